@@ -23,7 +23,13 @@ from mwmagic.model.values import counted
 from mwmagic.record import runs
 from mwmagic.words.failure import stalled
 from mwmagic.words.run import setback_words
-from mwmagic.words.sweep import begun_words, ended_words, interrupted_words, memory_words
+from mwmagic.words.sweep import (
+    begun_words,
+    ended_words,
+    interrupted_words,
+    memory_words,
+    resume_words,
+)
 
 from .planning import AUTO
 
@@ -94,12 +100,14 @@ def conduct(
     parallel: int | str = 1,
     retry: bool = False,
     source: str | None = None,
+    command: str = "mwmagic sweep",
     on_message: Callable[[str], None],
     on_change: Callable[[str], None],
 ) -> list[TrialStatus]:
     """Run what is not over of a sweep, on this cluster and others like it; return all trials.
 
     `left` is how many trials that are, if it is known: there are no more clusters than trials.
+    If it cannot go on, `on_message` gets how it continues with `command`.
     `on_change` is called with a sentence when a trial begins or ends, and with an empty one every
     `CHANGE_SECONDS` between.
     """
@@ -107,9 +115,13 @@ def conduct(
     at_once = max(1, min(_room(cluster) if parallel == AUTO else int(parallel), left))
     if cluster.options.engine == "local":
         _warn(sweep, cluster, at_once, on_message)
-    with companions(cluster, at_once, on_message) as clusters:
-        driver = SweepDriver(sweep, clusters, on_message=on_message, on_change=on_change)
-        return driver.run(sweep.source if source is None else source, retry=retry)
+    try:
+        with companions(cluster, at_once, on_message) as clusters:
+            driver = SweepDriver(sweep, clusters, on_message=on_message, on_change=on_change)
+            return driver.run(sweep.source if source is None else source, retry=retry)
+    except MwmagicError:
+        on_message(resume_words(sweep.number, sweep.outcomes(), command))
+        raise
 
 
 def _room(cluster: Cluster) -> int:
@@ -234,8 +246,7 @@ class SweepDriver:
             if not self._clusters and waiting:
                 raise SupervisorError(
                     f"the clusters of sweep {self.sweep.number} are gone, and "
-                    f"{counted(len(waiting), 'trial')} did not run: declare a cluster again, and "
-                    "continue with --resume"
+                    f"{counted(len(waiting), 'trial')} did not run"
                 )
 
     def _now(self, trials: Sequence[Trial]) -> list[TrialStatus]:

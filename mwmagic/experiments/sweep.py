@@ -376,8 +376,8 @@ def planned_sweep(root: Path, plan: Plan, source: str, trials: Sequence[dict[str
         paths.keep_from_git(root)
         draft = Path(mkdtemp(prefix=".new-", dir=folder))
         try:
-            (draft / "program.py").write_bytes(source.encode("utf-8", "surrogateescape"))
-            (draft / "sweep.json").write_text(json.dumps(plan.as_json()))
+            _write_file(draft / "program.py", source.encode("utf-8", "surrogateescape"))
+            _write_file(draft / "sweep.json", json.dumps(plan.as_json()).encode())
             _write(draft / "trials.jsonl", lines)
             return _numbered(root, draft)
         except BaseException:

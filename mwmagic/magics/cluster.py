@@ -14,6 +14,7 @@ from mwmagic.errors import (
     ClusterError,
     NoCluster,
     NoRun,
+    NoSweep,
     RunActive,
     SupervisorError,
     WaitTimeout,
@@ -71,8 +72,9 @@ def _say_orphaned(session: Session) -> None:
     from mwmagic.words.sweep import resume_words
 
     for sweep in sweeps(session.directory)[-1:]:
-        if sweep.orphaned:
-            session.say(resume_words(sweep.number, sweep.outcomes(), "%mw_sweep"))
+        with suppress(NoSweep):  # its files are gone
+            if sweep.orphaned:
+                session.say(resume_words(sweep.number, sweep.outcomes(), "%mw_sweep"))
 
 
 def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:

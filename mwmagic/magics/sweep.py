@@ -77,6 +77,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
             parallel=given.parallel,
             retry=bool(given.retry),
             source=source,
+            command="%mw_sweep",
             on_message=session.say,
             on_change=board.change,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -44,8 +45,8 @@ def folder(tmp_path):
 
 
 def begun(folder, *words):
-    """Start the command in a session of its own; its warm process imports what takes least."""
-    options = ["--grace", "1", *([] if "--resume" in words else ["--framework", "jax"])]
+    """Start the command in a session of its own; it has no warm process to wait for."""
+    options = ["--grace", "1", *([] if "--resume" in words else ["--framework", "torch"])]
     command = [sys.executable, "-m", "mwmagic.cli", "sweep", *options, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
@@ -120,6 +121,12 @@ def test_a_trial_is_ended_early_and_the_others_run_beside_each_other(folder):
     assert {one.cluster for one in runs(folder)} == {"cluster", "cluster-trials-2"}
     code, text = sweep(folder, "--resume")
     assert (code, len(runs(folder))) == (0, 4)
+    for one in runs(folder):  # as if they had used much memory
+        state = json.loads(one.paths.state.read_text())
+        state["tasks"]["worker:0"]["memory"] = 2**40
+        one.paths.state.write_text(json.dumps(state))
+    code, text = sweep(folder, "--extend", "1", "units=300", "--parallel", "8")
+    assert "1 worker at once may need 1024.0 GB: one used up to 1024.0 GB in run 4" in text
     (folder / "main.py").write_text(PROGRAM.replace("seed", "drawn"))
     code, text = sweep(folder, "main.py", "units=5", "--repeat", "2", *how[2:])
     assert "the program has no parameter `seed`, so its repetitions differ only if" in text
@@ -129,8 +136,8 @@ def test_a_trial_is_ended_early_and_the_others_run_beside_each_other(folder):
 @pytest.mark.slow
 def test_ctrl_c_asks_nothing_and_loses_nothing(folder):
     (folder / "hold").touch()
-    process = begun(folder, "main.py", "units=2,3")
-    eventually(lambda: any(one.state == "running" and one.metrics() for one in runs(folder)))
+    process = begun(folder, "--stall-timeout", "0.5", "main.py", "units=2,3")
+    assert any("trial 1: stalled: " in line for line in process.stdout)  # and it waits
     os.killpg(process.pid, signal.SIGINT)
     text, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

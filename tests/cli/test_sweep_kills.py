@@ -35,7 +35,7 @@ for epoch in range(1, 4 if units < 100 else 10_000):
     time.sleep(0.05)
 """
 
-NEW = ["--framework", "jax", "main.py", "units=1,2,200,4", "--stop-when", "units>99 and epoch>2"]
+NEW = ["--framework", "torch", "main.py", "units=1,2,200,4", "--stop-when", "units>99 and epoch>2"]
 WHERE = (["-n", "2"], ["-n", "1", "--parallel", "2"])
 
 VICTIMS = ("client", "supervisor", "all")

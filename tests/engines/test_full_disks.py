@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import eventually
 
 from mwmagic.record import runs
 
@@ -33,6 +35,15 @@ for number in range({LINES} if attempt == "2" else 0):
 time.sleep(600 if attempt == "1" else 0)
 """
 """One task fills a disk and fails; then all print a hundred thousand bytes."""
+
+WAITS = """
+import os, time
+from mwmagic.worker import report
+units = 1
+report(val_loss=1 / units)
+while os.path.exists("hold"):
+    time.sleep(0.05)
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,6 +97,33 @@ def test_a_host_whose_own_disk_is_full_is_named_and_the_record_is_whole(
     )
     assert "incomplete" not in done.stderr
     assert record.log("worker:1").count(b"\n") == LINES
+
+
+def test_a_sweep_whose_disk_is_full_loses_nothing(small, monkeypatch):
+    folder = small / "sweep"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("main.py").write_text(WAITS)
+    Path("hold").touch()
+    sweep = [sys.executable, "-m", "mwmagic.cli", "sweep"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen([*sweep, "--framework", "torch", "main.py", "units=1,2,3"], **pipes)
+    eventually(lambda: any(one.metrics() for one in runs()), "the first trial")
+    with Path("filler").open("ab", buffering=0) as filler:
+        while process.poll() is None:
+            with suppress(OSError):
+                filler.write(bytes(64))
+            Path("hold").unlink(missing_ok=True)
+    text, _ = process.communicate()
+    assert process.returncode == 2, text
+    assert "No space left on device" in text
+    assert "of 3 trials are; `mwmagic sweep --resume 1` runs the others" in text
+    full = subprocess.run([*sweep, "--resume"], **pipes, check=False)
+    assert "writer.json cannot be written: No space left on device" in full.stdout
+    Path("filler").unlink()
+    done = subprocess.run([*sweep, "--resume"], **pipes, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "3 trials: 3 finished" in done.stdout
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["its disk", "a disk of its own"])

@@ -164,6 +164,7 @@ def test_a_sweep_of_a_newer_version_or_a_damaged_one_is_said(tmp_path):
 def test_the_files_are_private(tmp_path):
     sweep = planned(tmp_path, "units=1")
     assert sweep.path.stat().st_mode & 0o777 == 0o700
+    assert {one.stat().st_mode & 0o777 for one in sweep.path.iterdir()} == {0o600}
     assert (tmp_path / ".mwmagic" / ".gitignore").read_text() == "*\n"
 
 

@@ -49,7 +49,12 @@ def test_a_new_kernel_says_that_a_sweep_is_not_over(kernel, tmp_path):
     eventually(lambda: len(runs(tmp_path)) == 2 and runs(tmp_path)[1].metrics())
     kernel.restart(now=True)
     (tmp_path / "hold").unlink()
-    again = kernel.run("%mw_cluster 1 --no-warm --grace 0.2")
+    trials = sweeps(tmp_path)[0].path / "trials.jsonl"
+    trials.rename(tmp_path / "away")
+    assert kernel.run("%mw_cluster 1 --no-warm --grace 0.2").error is None
+    assert "the trials of sweep 1 are gone from" in kernel.run("%mw_sweep --resume").error
+    (tmp_path / "away").rename(trials)
+    again = kernel.run("%mw_cluster")
     assert "of 2 trials are; `%mw_sweep --resume 1` runs the others" in again.text
     assert "2 trials: 2 finished" in str(kernel.run("%mw_sweep --resume").shown)
     assert "not over" not in kernel.run("%mw_cluster").text
