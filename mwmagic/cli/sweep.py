@@ -47,7 +47,9 @@ def _sweep(given: argparse.Namespace) -> int:
     if script is None:
         sweep, source = planning.continued(Path(), given, space)
         options = {**sweep.plan.declared(), **options}
+        planning.check_parallel(given.parallel, **options)
     else:
+        planning.check_parallel(given.parallel, **options)
         sweep = planning.new_sweep(
             Path.cwd(),
             script,

@@ -445,9 +445,10 @@ class Cluster:
         random: int | None = None,
         seed: int = 0,
         repeat: int = 1,
-        parallel: int = 1,
+        parallel: int | str = 1,
         metric: str = "",
         stop_when: str = "",
+        progress: Callable[[str], None] | None = print,
     ) -> Sweep:
         """Run a file with many combinations of its parameters, and wait for all of them.
 
@@ -463,11 +464,13 @@ class Cluster:
             How many combinations to draw, and what determines which; by default all are tried.
         repeat : int
             How many times each is tried, with other seeds if the program has a parameter `seed`.
-        parallel : int
-            How many trials run at once, each on a cluster of its own.
+        parallel : int or str
+            How many trials run at once, each on a cluster of its own; ``"auto"`` fills the CPUs.
         metric, stop_when : str
             What says which is best, by default the first loss that there is; and a filter such as
             ``val_loss>2 and epoch>=3`` that ends a trial early.
+        progress : callable, optional
+            Called with a line when a trial begins or ends, and with what was found.
 
         Returns
         -------
@@ -479,10 +482,11 @@ class Cluster:
         BadArguments
             The program has no such parameter, or it cannot be set to one of the values.
         """
-        from .planning import new_sweep
-        from .sweep import check_idle, conduct
+        from .planning import check_parallel, new_sweep
+        from .sweep import check_idle, narrated
 
         check_idle(self)
+        parallel = check_parallel(parallel, **vars(self.options))
         sweep = new_sweep(
             self.options.root,
             str(script),
@@ -496,8 +500,7 @@ class Cluster:
             seed=seed,
             repeat=repeat,
         )
-        conduct(sweep, self, parallel=parallel, on_message=_LOGGER.info, on_change=_LOGGER.info)
-        return sweep
+        return narrated(sweep, self, parallel=parallel, progress=progress)
 
     def live(self) -> Live:
         """Return the session of live cells; begin one if there is none.

@@ -32,6 +32,7 @@ __all__ = [
     "AUTO",
     "add_sweep",
     "check_given",
+    "check_parallel",
     "continued",
     "extend_sweep",
     "find_sweep",
@@ -158,6 +159,22 @@ def find_sweep(root: Path, number: int | None) -> Sweep:
         there = ", ".join(map(str, known))
         raise NoSweep(f"there is no sweep {number}; there are {there}")
     return known[max(known) if number is None else number]
+
+
+def check_parallel(
+    parallel: int | str,
+    engine: str = "local",
+    hosts: Sequence[str] = (),
+    **_options: Any,  # noqa: ANN401 - a cluster's others
+) -> int | str:
+    """Return how many trials run at once; refuse `auto` if that is a scheduler's to say."""
+    found = _read_parallel(str(parallel))
+    if found == AUTO and engine != "local" and not hosts:
+        raise BadArguments(
+            "--parallel auto counts CPUs or hosts that are yours, and here a scheduler gives them: "
+            "say how many clusters there shall be, as --parallel 4"
+        )
+    return found
 
 
 def _read_parallel(text: str) -> int | str:

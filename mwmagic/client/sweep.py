@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from mwmagic.errors import BadArguments, MwmagicError, RunActive, SupervisorError, SupervisorLost
+from mwmagic.errors import MwmagicError, RunActive, SupervisorError, SupervisorLost
 from mwmagic.experiments.filters import Filter
 from mwmagic.experiments.runs import facts_of
 from mwmagic.experiments.sweep import OPEN, TrialState, TrialStatus, seed_of
@@ -29,6 +30,7 @@ from mwmagic.words.sweep import (
     interrupted_words,
     memory_words,
     resume_words,
+    summary,
 )
 
 from .planning import AUTO
@@ -48,7 +50,10 @@ __all__ = [
     "check_idle",
     "companions",
     "conduct",
+    "narrated",
 ]
+
+_LOGGER = logging.getLogger("mwmagic")
 
 TRIALS_LOOK_SECONDS = 0.25
 """The pause between two looks at the trials that are going."""
@@ -124,17 +129,33 @@ def conduct(
         raise
 
 
+def narrated(
+    sweep: Sweep,
+    cluster: Cluster,
+    *,
+    parallel: int | str,
+    progress: Callable[[str], None] | None,
+) -> Sweep:
+    """Run a sweep for a script; `progress` gets what the command line would print of it."""
+
+    def tell(text: str) -> None:
+        if text and progress is not None:
+            progress(text)
+
+    outcomes = conduct(
+        sweep, cluster, parallel=parallel, on_message=_LOGGER.warning, on_change=tell
+    )
+    for line in summary(outcomes, sweep.metric(outcomes)):
+        tell(line)
+    return sweep
+
+
 def _room(cluster: Cluster) -> int:
     """Return how many clusters like this one its machines have room for."""
     if cluster.options.engine == "local":
         room = len(os.sched_getaffinity(0))
-    elif cluster.options.hosts:
-        room = len(cluster.options.hosts)
     else:
-        raise BadArguments(
-            "--parallel auto counts CPUs or hosts that are yours, and here a scheduler gives them: "
-            "say how many clusters there shall be, as --parallel 4"
-        )
+        room = len(cluster.options.hosts)
     return max(1, room // len(cluster.tasks))
 
 

@@ -58,6 +58,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     """Run the trials of a sweep."""
     planning.check_given(given, given.values)
     cluster, space = session.cluster(), read_space(given.values)
+    planning.check_parallel(given.parallel, **vars(cluster.options))
     source: str | None = None
     if given.resume is None and given.extend is None:
         check_idle(cluster)

@@ -182,6 +182,7 @@ def test_two_processes_do_not_run_one_sweep(folder):
         (["main.py", "units=1", "--code", "today"], "add --resume or --extend"),
         (["main.py", "units=1,2", "--stop-when", "a>"], "the filter 'a>' cannot be read"),
         (["main.py", "units=1", "--parallel", "0"], "0 clusters run nothing"),
+        (["main.py", "units=1", "--parallel", "auto", "--engine", "slurm"], "a scheduler gives"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_written(

@@ -348,3 +348,35 @@ def test_output_flows_however_many_bytes_a_character_takes(cluster):
     eventually(lambda: log.exists() and log.read_bytes().endswith(b"all\nup\n"))
     size = len(run.logs(0))
     eventually(lambda: run.status().tasks["worker:0"].size == size, "news of all output")
+
+
+SWEPT = """
+import os, time
+from mwmagic.worker import report
+units = 1
+while os.path.exists("hold"):
+    time.sleep(0.05)
+report(val_loss=1 / units)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_says_what_its_trials_do_and_has_its_cluster_alone(cluster, tmp_path, capsys):
+    tmp_path.joinpath("main.py").write_text(SWEPT)
+    one, lines = cluster(1), []
+    sweep = one.sweep("main.py", {"units": [1, 2]}, parallel=2, progress=lines.append)
+    assert "trial 2 (units 2) of 2 is run 2" in lines
+    assert lines[-1] == "best: trial 2 (run 2; units 2), val_loss 0.5"
+    assert sweep.best().number == 2
+    tmp_path.joinpath("hold").touch()
+    first = threading.Thread(target=one.sweep, args=("main.py", {"units": [3]}))
+    first.start()
+    eventually(lambda: one.latest.number == 3)
+    with pytest.raises(RunActive, match="the cluster is busy with run 3"):
+        one.sweep("main.py", {"units": [4]})
+    tmp_path.joinpath("hold").unlink()
+    first.join()
+    assert "best: trial 1 (run 3; units 3), val_loss 0.3333" in capsys.readouterr().out
+    with pytest.raises(ClusterError, match="0 clusters run nothing"):
+        one.sweep("main.py", {"units": [4]}, parallel=0)
+    assert len(runs()) == 3
