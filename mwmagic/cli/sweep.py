@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,8 @@ def add_sweep(command: argparse.ArgumentParser) -> None:
     command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
     what = "The script, unless a sweep continues; then its parameters, as units=32,64 and lr=0.1."
     command.add_argument("words", nargs="*", metavar="SCRIPT NAME=VALUE,VALUE", help=what)
+    what = "Let the sweep outlive the terminal; its messages go to a file in its folder."
+    command.add_argument("--detach", dest="apart", action="store_true", help=what)
     command.set_defaults(action=_sweep)
 
 
@@ -67,6 +71,8 @@ def _sweep(given: argparse.Namespace) -> int:
     if not left:
         return _finish(sweep, sweep.outcomes())
     say(f"sweep {sweep.number} has {counted(left, 'trial')} to run")
+    if given.apart and _detached(sweep):
+        return 0
     try:
         with listening(), Cluster.declare(say, **options) as cluster:
             outcomes = conduct(
@@ -85,6 +91,27 @@ def _sweep(given: argparse.Namespace) -> int:
             raise
         return INTERRUPTED_CODE
     return _finish(sweep, outcomes)
+
+
+def _detached(sweep: Sweep) -> bool:
+    """Go on in a process without the terminal; return whether this is still the first one."""
+    sys.stdout.flush()
+    file = os.open(sweep.messages, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    pid = os.fork()
+    if pid:
+        os.close(file)
+        say(
+            f"it goes on as process {pid}, and its messages are in {sweep.messages}; "
+            f"`kill {pid}` stops it as Ctrl-C would"
+        )
+        return True
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, one in enumerate((nothing, file, file)):
+        os.dup2(one, number)
+    os.close(nothing)
+    os.close(file)
+    return False
 
 
 def _change(text: str) -> None:

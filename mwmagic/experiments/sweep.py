@@ -207,6 +207,11 @@ class Sweep:
             raise NoSweep(f"the program of sweep {self.number} is gone from {self.path}") from None
         return data.decode("utf-8", "surrogateescape")
 
+    @property
+    def messages(self) -> Path:
+        """What it prints if it runs without a terminal."""
+        return self.path / "messages.txt"
+
     def trials(self) -> list[Trial]:
         """Return the planned trials in their order."""
         return [Trial.from_json(line) for line in self._lines() if "params" in line]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import psutil
 import pytest
 from processes import PATIENCE, eventually
 
@@ -146,6 +147,25 @@ def test_ctrl_c_asks_nothing_and_loses_nothing(folder):
     code, text = sweep(folder, "--resume")
     assert code == 0, text
     assert "trial 1 begins again: run 1 was interrupted" in text
+    assert finished(folder) == {"1/1": 1, "1/2": 1}
+
+
+@pytest.mark.slow
+def test_a_detached_sweep_outlives_its_terminal_until_it_is_killed(folder):
+    (folder / "hold").touch()
+    code, text = sweep(folder, "--detach", "main.py", "units=2,3")
+    assert code == 0, text
+    [found] = sweeps(folder)
+    pid = int(text.partition("it goes on as process ")[2].partition(",")[0])
+    assert f"0001/messages.txt; `kill {pid}` stops it" in text
+    eventually(lambda: any(one.metrics() for one in runs(folder)))
+    assert os.getsid(pid) == pid
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: not psutil.pid_exists(pid))
+    assert "0 of 2 trials are; `mwmagic sweep --resume 1` runs" in found.messages.read_text()
+    (folder / "hold").unlink()
+    assert sweep(folder, "--resume", "--detach")[0] == 0
+    eventually(lambda: "best: trial 2 (" in found.messages.read_text())
     assert finished(folder) == {"1/1": 1, "1/2": 1}
 
 

@@ -1,6 +1,7 @@
 """A sweep is killed at random moments and continued: each trial is over exactly once.
 
-``MWMAGIC_KILLS=50 pytest -s tests/cli/test_sweep_kills.py`` kills it at 50, and prints a table.
+``MWMAGIC_KILLS=50 pytest -s --timeout 0 tests/cli/test_sweep_kills.py`` kills it at 50, and prints
+a table.
 """
 
 from __future__ import annotations
