@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 AUTO = "auto"
-"""In place of a number of clusters: as many as this machine's CPUs have room for."""
+"""In place of a number of clusters: as many as the CPUs, or the named hosts, have room for."""
 
 
 def new_sweep(
@@ -206,7 +206,8 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     what = "Try each combination N times, with other seeds if the program has a parameter `seed`."
     add("--repeat", type=number, metavar="N", help=what)
     what = (
-        "How many trials at once, each on a cluster of its own (default: 1); auto fills the CPUs."
+        "How many trials at once, each on a cluster of its own (default: 1); auto fills the CPUs, "
+        "or the hosts that are named."
     )
     add("--parallel", type=reader(_read_parallel), default=1, metavar="N|auto", help=what)
     what = "The metric that says which trial is best (default: the first loss that there is)."
