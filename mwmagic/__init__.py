@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .client.lookup import clusters
     from .client.run import Run
     from .experiments.index import runs
+    from .experiments.sweep import sweeps
     from .model.cluster import ClusterSpec, Task
 
 # Before any other module, some of which cannot even be imported elsewhere.
@@ -23,12 +24,13 @@ system.check()
 
 __version__ = "0.1.0"
 
-__all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"]
+__all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs", "sweeps"]
 __all__ += errors.__all__
 
 _HOMES = {"Cluster": "client.cluster", "clusters": "client.lookup"}
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
 _HOMES |= {"Run": "client.run", "runs": "experiments.index"}
+_HOMES |= {"sweeps": "experiments.sweep"}
 
 
 def __getattr__(name: str) -> object:

@@ -13,11 +13,9 @@ from mwmagic.client.cluster import Cluster
 from mwmagic.client.sweep import conduct
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.space import read_space
-from mwmagic.experiments.sweep import OPEN
 from mwmagic.model.option import read_words
 from mwmagic.model.values import counted
-from mwmagic.words.sweep import resume_words, summary, table
-from mwmagic.words.table import RunTable
+from mwmagic.words.sweep import as_csv, resume_words, sweep_now
 
 from .clusters import INTERRUPTED_CODE, Terminated, listening
 from .output import say, show
@@ -25,7 +23,7 @@ from .output import say, show
 if TYPE_CHECKING:
     import argparse
 
-    from mwmagic.experiments.sweep import Sweep, TrialStatus
+    from mwmagic.experiments.sweep import Sweep
 
 __all__ = ["add_sweep"]
 
@@ -44,6 +42,11 @@ def add_sweep(command: argparse.ArgumentParser) -> None:
 
 
 def _sweep(given: argparse.Namespace) -> int:
+    flags = [f"--{name.replace('_', '-')}" for name in typed(given)]
+    known = planning.shown(Path(), given, [*given.words, *flags])
+    if known is not None:
+        show(as_csv(known).rstrip("\n")) if given.csv else _show(known)
+        return 0
     script, words = _parted(given)
     planning.check_given(given, words)
     space, options = read_space(words), typed(given)
@@ -69,13 +72,13 @@ def _sweep(given: argparse.Namespace) -> int:
         )
     left = len(sweep.left(retry=bool(given.retry)))
     if not left:
-        return _finish(sweep, sweep.outcomes())
+        return _finish(sweep)
     say(f"sweep {sweep.number} has {counted(left, 'trial')} to run")
     if given.apart and _detached(sweep):
         return 0
     try:
         with listening(), Cluster.declare(say, **options) as cluster:
-            outcomes = conduct(
+            conduct(
                 sweep,
                 cluster,
                 left=left,
@@ -83,14 +86,14 @@ def _sweep(given: argparse.Namespace) -> int:
                 retry=bool(given.retry),
                 source=source,
                 on_message=say,
-                on_change=_change,
+                on_change=say,
             )
     except KeyboardInterrupt as request:
         say(resume_words(sweep.number, sweep.outcomes(), "mwmagic sweep"))
         if isinstance(request, Terminated):
             raise
         return INTERRUPTED_CODE
-    return _finish(sweep, outcomes)
+    return _finish(sweep)
 
 
 def _detached(sweep: Sweep) -> bool:
@@ -114,11 +117,6 @@ def _detached(sweep: Sweep) -> bool:
     return False
 
 
-def _change(text: str) -> None:
-    if text:
-        say(text)
-
-
 def _parted(given: argparse.Namespace) -> tuple[str | None, list[str]]:
     """Return the script, if one is given, and the parameters."""
     words = list(given.words)
@@ -134,12 +132,13 @@ def _parted(given: argparse.Namespace) -> tuple[str | None, list[str]]:
     return (words.pop(0) if named else None), words
 
 
-def _finish(sweep: Sweep, outcomes: list[TrialStatus]) -> int:
+def _finish(sweep: Sweep) -> int:
     """Print what became of the trials; return 0 if all are over, and none has failed."""
-    metric = sweep.metric(outcomes)
-    show(repr(table(outcomes, metric, RunTable)))
-    for line in summary(outcomes, metric):
+    _show(sweep)
+    return 0 if all(one.state.good for one in sweep.outcomes()) else 1
+
+
+def _show(sweep: Sweep) -> None:
+    """Print the trials of a sweep as they are now."""
+    for line in sweep_now(sweep, "mwmagic sweep"):
         show(line)
-    if any(one.state in OPEN for one in outcomes):
-        say(resume_words(sweep.number, outcomes, "mwmagic sweep"))
-    return 0 if all(one.state.good for one in outcomes) else 1

@@ -37,6 +37,7 @@ __all__ = [
     "extend_sweep",
     "find_sweep",
     "new_sweep",
+    "shown",
 ]
 
 AUTO = "auto"
@@ -222,6 +223,9 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--extend", type=number, metavar="SWEEP", help=what)
     what = "Continue with the code that the sweep began with, or with the file as it is today."
     add("--code", choices=["recorded", "today"], help=what)
+    what = "Show a sweep as it is now (default: the latest), and run nothing."
+    add("--show", nargs="?", const=0, type=number, metavar="SWEEP", help=what)
+    add("--csv", action="store_true", help="Print the trials of a sweep as CSV.")
 
 
 _NEW = ("random", "seed", "repeat", "metric", "stop_when")
@@ -255,6 +259,19 @@ def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
             f"--random {given.random} draws more for a sweep that there is: add --extend SWEEP, or "
             "leave out the plus"
         )
+
+
+def shown(root: Path, given: argparse.Namespace, values: Sequence[str]) -> Sweep | None:
+    """Return the sweep that is only shown, or None; refuse what is for one that runs."""
+    if given.show is None and not given.csv:
+        return None
+    flags = [*_NEW, "retry", "extend", "code", "args", "env", "file"]
+    names = [f"--{one.replace('_', '-')}" for one in flags if getattr(given, one, None)]
+    names += ["--resume"] if given.resume is not None else []
+    names += ["--parallel"] if given.parallel != 1 else []
+    if values or names:
+        raise BadArguments(f"--show and --csv run nothing: leave out {[*values, *names][0]}")
+    return find_sweep(root, given.show or None)
 
 
 def continued(root: Path, given: argparse.Namespace, space: Mapping[str, Any]) -> tuple[Sweep, str]:

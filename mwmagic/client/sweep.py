@@ -27,10 +27,11 @@ from mwmagic.words.run import setback_words
 from mwmagic.words.sweep import (
     begun_words,
     ended_words,
+    findings,
     interrupted_words,
     memory_words,
     resume_words,
-    summary,
+    sweep_words,
 )
 
 from .planning import AUTO
@@ -58,8 +59,8 @@ _LOGGER = logging.getLogger("mwmagic")
 TRIALS_LOOK_SECONDS = 0.25
 """The pause between two looks at the trials that are going."""
 
-CHANGE_SECONDS = 2.0
-"""How often it is reported how far the trials are that are going."""
+ON_LOOK_SECONDS = 0.5
+"""How often `on_look` is called while no trial begins or ends."""
 
 EARLIER_COUNT = 20
 """Among how many runs, the latest, one of the same program is looked for."""
@@ -108,13 +109,14 @@ def conduct(
     command: str = "mwmagic sweep",
     on_message: Callable[[str], None],
     on_change: Callable[[str], None],
+    on_look: Callable[[list[Run]], None] | None = None,
 ) -> list[TrialStatus]:
     """Run what is not over of a sweep, on this cluster and others like it; return all trials.
 
     `left` is how many trials that are, if it is known: there are no more clusters than trials.
     If it cannot go on, `on_message` gets how it continues with `command`.
-    `on_change` is called with a sentence when a trial begins or ends, and with an empty one every
-    `CHANGE_SECONDS` between.
+    `on_change` is called with a sentence when a trial begins or ends, and `on_look` then and in
+    between, with the runs that are going.
     """
     left = len(sweep.left(retry=retry)) if left is None else left
     at_once = max(1, min(_room(cluster) if parallel == AUTO else int(parallel), left))
@@ -122,7 +124,9 @@ def conduct(
         _warn(sweep, cluster, at_once, on_message)
     try:
         with companions(cluster, at_once, on_message) as clusters:
-            driver = SweepDriver(sweep, clusters, on_message=on_message, on_change=on_change)
+            driver = SweepDriver(
+                sweep, clusters, on_message=on_message, on_change=on_change, on_look=on_look
+            )
             return driver.run(sweep.source if source is None else source, retry=retry)
     except MwmagicError:
         on_message(resume_words(sweep.number, sweep.outcomes(), command))
@@ -139,13 +143,14 @@ def narrated(
     """Run a sweep for a script; `progress` gets what the command line would print of it."""
 
     def tell(text: str) -> None:
-        if text and progress is not None:
+        if progress is not None:
             progress(text)
 
     outcomes = conduct(
         sweep, cluster, parallel=parallel, on_message=_LOGGER.warning, on_change=tell
     )
-    for line in summary(outcomes, sweep.metric(outcomes)):
+    found = findings(outcomes, sweep.metric(outcomes))
+    for line in [sweep_words(sweep.number, outcomes), *found]:
         tell(line)
     return sweep
 
@@ -196,12 +201,13 @@ class SweepDriver:
         *,
         on_message: Callable[[str], None],
         on_change: Callable[[str], None],
+        on_look: Callable[[list[Run]], None] | None = None,
     ) -> None:
         self.sweep = sweep
         self._plan = sweep.plan
         self._clusters = list(clusters)
-        self._say, self._on_change = on_message, on_change
-        self._reported = time.monotonic()
+        self._say, self._on_change, self._on_look = on_message, on_change, on_look
+        self._looked = time.monotonic()
         self._going: dict[Cluster, _Going] = {}
         self._left: list[Trial] = []
         check = self._plan.stop_when
@@ -261,8 +267,8 @@ class SweepDriver:
                     except SupervisorLost:  # perhaps after it had begun the run
                         waiting.extend(self._now([one.trial]))
             waiting.extend(self._settle())
-            if time.monotonic() > self._reported + CHANGE_SECONDS:
-                self._change("")
+            if time.monotonic() > self._looked + ON_LOOK_SECONDS:
+                self._look()
             self._clusters = [one for one in self._clusters if not one.closed]
             if not self._clusters and waiting:
                 raise SupervisorError(
@@ -370,8 +376,13 @@ class SweepDriver:
         self._change(ended_words(trial, facts, self._plan.metric, pruned=pruned))
 
     def _change(self, text: str) -> None:
-        self._reported = time.monotonic()
         self._on_change(text)
+        self._look()
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        if self._on_look is not None:
+            self._on_look([one.run for one in self._going.values()])
 
     def _stop(self) -> None:
         """Stop the trials that are going, at once after a second Ctrl-C."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mwmagic.client.run import Run
     from mwmagic.model.status import RunStatus
 
-__all__ = ["VIEW", "Board", "Widget"]
+__all__ = ["VIEW", "Board", "Output", "Widget"]
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 """The MIME type of a widget's view in a notebook."""
@@ -47,7 +47,7 @@ def _let_the_page_choose(comm: Any) -> None:  # noqa: ANN401 - ipykernel is not 
 
 
 class Widget(anywidget.AnyWidget):
-    """One cluster's dashboard, as the kernel and its page share it.
+    """One cluster's dashboard, as the kernel and its page share it; `SweepWidget` is a sweep's.
 
     `state` is the last that was saved, for a page that receives nothing else, and `label` the class
     of the element in which the page shows the run. It is `hosted` where the page finds that element
@@ -55,7 +55,7 @@ class Widget(anywidget.AnyWidget):
     the monotonic clock, and `watched` whether any page has sent a message.
     """
 
-    _esm = front_end("chart.js", "dashboard.js")
+    _esm = front_end("chart.js", "dashboard.js", "hosting.js")
     _css = styles("chart.css", "dashboard.css")
     label = Unicode().tag(sync=True)
     state = Dict().tag(sync=True)
@@ -78,6 +78,28 @@ class Widget(anywidget.AnyWidget):
         """The widget's view for a notebook, and the metadata that Colab needs to load it."""
         data, metadata = self._repr_mimebundle_()
         return data[VIEW], metadata
+
+
+class Output:
+    """An output of a cell, in which pages show a widget, and which the notebook keeps."""
+
+    def __init__(self, widget: Widget, bundle: Mapping[str, Any]) -> None:
+        self._widget = widget
+        self._shown = time.monotonic()
+        metadata = self._metadata(bundle)
+        self._handle = display(bundle, raw=True, display_id=True, metadata=metadata)
+
+    def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
+        return self._widget.view[1] if VIEW in bundle else {}
+
+    def update(self, bundle: Mapping[str, Any]) -> None:
+        """Replace what the notebook keeps."""
+        metadata = self._metadata(bundle)
+        if self._handle is not None:
+            self._handle.update(bundle, raw=True, metadata=metadata)
+        if self._widget.loaded > self._shown:  # Jupyter no longer knows which output this is
+            output = {"output_type": "display_data", "data": bundle, "metadata": metadata}
+            self._widget.send({"kind": "keep", "output": output})
 
 
 AFTER_FAULT_SECONDS = 1.0
@@ -113,7 +135,7 @@ class Board:
     another one while a cell blocks.
     """
 
-    def __init__(self, run: Run, widget: Widget, notice: str = "") -> None:
+    def __init__(self, run: Run, widget: Widget, notice: str = "", *, inside: bool = False) -> None:
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._settled = threading.Event()
@@ -132,7 +154,8 @@ class Board:
         self.widget = widget
         widget.state = self._feed.saved
         widget.on_msg(self._hear)
-        self._handle = self._display()
+        self._inside = inside
+        self._output = self._display()
         self._ignore = listen(run.cluster, lambda _: self._wake.set())
         self._thread = threading.Thread(target=self._serve, name="mwmagic-dashboard", daemon=True)
         self._thread.start()
@@ -146,7 +169,7 @@ class Board:
             if not same:
                 self._follow(run)
             self._settled.clear()
-            self._handle = self._display()
+            self._output = self._display()
         self._wake.set()
 
     def finish(self, timeout: float = 5.0) -> None:
@@ -181,14 +204,18 @@ class Board:
 
     # What is saved.
 
-    def _display(self) -> Any:  # noqa: ANN401 - IPython is not typed
-        """Display the widget, with a text that is the same whenever the cell is executed."""
+    def _display(self) -> Output | None:
+        """Display the widget, with a text that is the same whenever the cell is executed.
+
+        Inside the output of something else it is shown by that.
+        """
         run = self.run.status()
         plain = headline(run) if run.state is RunState.FORMING else f"run {run.number}: running"
+        self._saved = (time.monotonic(), self._saying(run))
+        if self._inside:
+            return None
         bundle = {**self._bundle(live=True), "text/plain": _lines(plain, self._left())}
-        self._shown = time.monotonic()
-        self._saved = (self._shown, self._saying(run))
-        return display(bundle, raw=True, display_id=True, metadata=self._metadata(bundle))
+        return Output(self.widget, bundle)
 
     def _bundle(self, *, live: bool) -> dict[str, Any]:
         """Return what the notebook keeps, without a widget's MIME type where a page needs none.
@@ -211,9 +238,6 @@ class Board:
         stays = options.detach or options.coordinator or self.run.status().live
         return "" if stays or self.widget.watched else ENDS_WITH_KERNEL
 
-    def _metadata(self, bundle: Mapping[str, Any]) -> dict[str, Any]:
-        return self.widget.view[1] if VIEW in bundle else {}
-
     def _leave(self, plain: str | None) -> None:
         """Give the output of an earlier cell its final text."""
         run = self.run.status()
@@ -223,12 +247,8 @@ class Board:
         self._update(bundle)
 
     def _update(self, bundle: Mapping[str, Any]) -> None:
-        metadata = self._metadata(bundle)
-        if self._handle is not None:
-            self._handle.update(bundle, raw=True, metadata=metadata)
-        if self.widget.loaded > self._shown:  # Jupyter no longer knows which output this is
-            output = {"output_type": "display_data", "data": bundle, "metadata": metadata}
-            self.widget.send({"kind": "keep", "output": output})
+        if self._output is not None:
+            self._output.update(bundle)
 
     def _saying(self, run: RunStatus) -> tuple[object, ...]:
         """Return the values whose change is saved soon."""

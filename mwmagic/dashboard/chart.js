@@ -76,7 +76,8 @@ function labels(values) {
 
 // A chart of `run.series`: lines with an index, an attempt, a metric, and points [x, y] or, with the
 // spread of several workers, [x, y, low, high]. `run.name` names the lines of some indices, and
-// `run.axis` what the x of one counts.
+// `run.axis` what the x of one counts. The values of line `run.task` are told alone, if it is one,
+// and the others are faint if `run.dims`.
 function newChart(run, preferred, which) {
   let metric = preferred;
   let lines = [], xs = [], cursor = Infinity, hovered, chosen, logged = false, axis = "step", X, Y;
@@ -181,7 +182,8 @@ function newChart(run, preferred, which) {
   }
 
   function curves({ index, attempt, metric, points }) {
-    const weight = +smooth.value, strength = attempt < lines.at(-1).attempt ? 0.35 : 1;
+    const aside = attempt < lines.at(-1).attempt || (run.dims && run.task >= 0 && index !== run.task);
+    const weight = +smooth.value, strength = aside ? 0.35 : 1;
     const drawn = (some, opacity) => {
       // A point that no line leads to or from is a dot: a line of no length with round ends.
       const d = path(some), dots = d.match(/M[^ML]+(?![^M])/g)?.map((at) => `${at}h0`).join("");

@@ -1,6 +1,6 @@
 // The browser side of the dashboard: a view keeps and shows what the kernel sends about a run.
 // Text from workers reaches the page as text nodes only, never as markup.
-// It follows `chart.js` in one module.
+// It follows `chart.js` in one module, and `hosting.js` follows it.
 
 // Log lines shown at a time: as many as the kernel keeps of each task.
 const SHOWN_LINES = 10000;
@@ -302,7 +302,7 @@ function newHost([name, indices], run, open, toggled) {
 function newView(model) {
   const page = Math.random(), opened = new Map();
   const run = { axis: (index) => run.cards[index].row.axis, name: (tasks) => together(run.names, tasks) };
-  let said = 0, skew = 0, plotted = false, typed = 0, held = [], asked, told, focused;
+  let said = 0, skew = 0, plotted = false, typed = 0, held = [], asked, told;
   const act = (kind, click = () => send({ kind })) => Object.assign(button("", click), { kind });
   const actions = [act("stacks"), firm("restart"), firm("stop")];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
@@ -538,16 +538,6 @@ function newView(model) {
     el.closest(".jp-OutputArea")?.style.setProperty(`--${model.get("label")}`, `${el.offsetHeight}px`);
   }
 
-  // An element that loses the focus because it is removed from the page gets it back, unless
-  // something else has it: the notebook would receive the keys, and they could delete a cell.
-  function leave() {
-    if (el.isConnected && !el.contains(document.activeElement)) focused = null;
-  }
-
-  function refocus() {
-    if (document.activeElement === document.body) focused?.focus({ preventScroll: true });
-  }
-
   function remove() {
     clearInterval(timer);
     release();
@@ -557,69 +547,9 @@ function newView(model) {
   begin(null);
   update(model.get("state"));
   new ResizeObserver(arrange).observe(el);
-  el.addEventListener("focusin", ({ target }) => (focused = target));
-  el.addEventListener("focusout", () => setTimeout(leave));
+  const refocus = keepFocus(el);
   const release = keepKeys(el, () => (typed = Date.now()));
   const timer = setInterval(tick, 500);
   answer();
   return { el, hear, end, arrange, refocus, remove };
 }
-
-export default () => {
-  const views = [], watch = new MutationObserver(seek);
-  let model, label;
-
-  // Jupyter renders an output again whenever it is updated: a view that has just lost its place
-  // moves to the new one, with its filter, its search and its scroll position.
-  function settle(el) {
-    if (views.some((view) => view.home === el && view.el.isConnected)) return;
-    let view = views.find((view) => !view.el.isConnected);
-    if (!view) views.push((view = newView(model)));
-    view.home = el;
-    el.prepend(view.el);
-    if (el.parentNode) watch.observe(el.parentNode, { childList: true });
-    view.arrange();
-    view.refocus();
-    const end = () => view.home === el && views.splice(views.indexOf(view), 1)[0].remove();
-    return () => setTimeout(end, 2000);
-  }
-
-  // A static output can also hold the view, as long as the page knows the run. A CSS animation
-  // on it reports that it was inserted.
-  function seek() {
-    for (const el of document.getElementsByClassName(label)) settle(el);
-  }
-
-  // After a reload Jupyter no longer knows which of its outputs the kernel updates.
-  function keep({ output }) {
-    for (const { outputs } of model.widget_manager?.context?.model.cells ?? []) {
-      for (let i = 0; i < outputs?.length; i++) {
-        const html = String(outputs.get(i).data["text/html"]);
-        if (html.includes(label) && html !== output.data["text/html"]) outputs.set(i, output);
-      }
-    }
-  }
-
-  function initialize(given) {
-    model = given.model;
-    label = model.get("label");
-    model.on("msg:custom", (message, buffers) => {
-      if (message.kind === "keep") keep(message);
-      else for (const view of views) view.hear(message, buffers);
-    });
-    model.on("comm_live_update", () => views.forEach((view) => view.end()));
-    document.addEventListener("animationstart", seek);
-    // Jupyter's own pages hold all outputs in one document: any of them can hold the view.
-    model.send({ kind: "hosts", hosts: !!document.querySelector(".jp-Notebook"), age: performance.now() / 1000 });
-    // Jupyter loads a typesetter for its first HTML output, which would delay a run's first lines.
-    model.widget_manager?.rendermime?.latexTypesetter?.typeset(h("p"));
-    seek();
-    return () => {
-      watch.disconnect();
-      document.removeEventListener("animationstart", seek);
-      views.forEach((view) => view.remove());
-    };
-  }
-
-  return { initialize, render: ({ el }) => settle(el) };
-};

@@ -24,13 +24,22 @@ from mwmagic.words.table import SAME_IN_ALL, RunTable
 from .static import COLOURS, TONES, UNTYPESET, Picture, front_end, image, styles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from mwmagic.experiments.compare import Aspect, CurvePoint, SideBySide
+    from mwmagic.experiments.compare import Aspect, Curve, CurvePoint, SideBySide
     from mwmagic.record import Record
     from mwmagic.words.table import Column
 
-__all__ = ["NotebookComparison", "NotebookTable"]
+__all__ = [
+    "SHOWN_ROWS",
+    "NotebookComparison",
+    "NotebookTable",
+    "column_facts",
+    "curves_image",
+    "interactive",
+    "plain_table",
+    "point_facts",
+]
 
 SHOWN_ROWS = 200
 """How many runs a page holds: a saved notebook keeps each twice, for pages without scripts too."""
@@ -43,14 +52,16 @@ LEFT = "text-align:left;white-space:nowrap"
 @cache
 def _script() -> str:
     looks = json.dumps(styles("chart.css", "runs.css"))
-    return f"(()=>{{const LOOKS={looks};{front_end('chart.js', 'runs.js')}}})()"
+    code = front_end("chart.js", "runs.js", "sweep.js", "views.js")
+    return f"(()=>{{const LOOKS={looks};{code}}})()"
 
 
-def _interactive(plain: str, kind: str, facts: object) -> str:
+def interactive(plain: str, kind: str, facts: object) -> str:
     """Return HTML that can be read as it is, and that a script shows in a view that acts.
 
     `plain` is all that a page shows that runs no scripts, as a saved notebook's that is untrusted.
-    `kind` is the view, ``table`` or ``comparison``, and `facts` what it shows, as JSON can hold it.
+    `kind` is the view, ``table``, ``comparison`` or ``sweep``, and `facts` what it shows, as JSON
+    can hold it.
     """
     text = json.dumps(facts, separators=(",", ":"), default=str).replace("<", "\\u003c")
     return encodable(
@@ -89,19 +100,14 @@ class NotebookTable(RunTable):
         """Return the rows as HTML, with more lines below them."""
         columns, notes = self._columns()
         notes += self.troubles
+        tones = [_tone(one.state) for one in self.facts]
         facts = {
-            "columns": [_told(one) for one in columns],
-            "tones": [_tone(one.state) for one in self.facts],
+            "columns": [column_facts(one) for one in columns],
+            "tones": tones,
             "notes": notes + more,
         }
-        return _interactive(self._plain(columns, notes + more), "table", sendable(facts))
-
-    def plain(self) -> str:
-        """Return the rows as HTML without scripts, for what is replaced every few seconds."""
-        if not self.facts:
-            return ""
-        columns, notes = self._columns()
-        return self._plain(columns, notes)
+        plain = plain_table(columns, tones, notes + more)
+        return interactive(plain, "table", sendable(facts))
 
     def _columns(self) -> tuple[list[Column], list[str]]:
         """Return the columns; those of a program's name and its tasks only if they differ."""
@@ -111,38 +117,38 @@ class NotebookTable(RunTable):
         ]
         if len(self.facts) == 1 or not alike:
             return columns, [self.alike] if self.alike else []
-        told = ", ".join(f"{one.name}={one.texts[0]}" for one in alike)
+        values = ", ".join(f"{one.name}={one.texts[0]}" for one in alike)
         same = self.alike.removeprefix(SAME_IN_ALL)
         chosen = [replace(one, shown=False) if one in alike else one for one in columns]
         chosen.sort(key=lambda one: not one.shown)
-        return chosen, [f"{SAME_IN_ALL}{', '.join(filter(None, [told, same]))}"]
-
-    def _plain(self, columns: Sequence[Column], notes: Sequence[str]) -> str:
-        shown = [one for one in columns if one.shown]
-        head = "".join(f'<th style="{LEFT}">{html.escape(one.name)}</th>' for one in shown)
-        body = "".join(
-            f"<tr>{_row(shown, row, one.state)}</tr>" for row, one in enumerate(self.facts)
-        )
-        lines = "".join(f"<p>{html.escape(one)}</p>" for one in notes)
-        return f"{_wide(head, body)}{lines}"
+        return chosen, [f"{SAME_IN_ALL}{', '.join(filter(None, [values, same]))}"]
 
 
-def _told(column: Column) -> dict[str, Any]:
+def plain_table(columns: Sequence[Column], tones: Sequence[str], notes: Sequence[str]) -> str:
+    """Return rows as HTML without scripts, each with a mark in the colour of its tone."""
+    shown = [one for one in columns if one.shown]
+    head = "".join(f'<th style="{LEFT}">{html.escape(one.name)}</th>' for one in shown)
+    body = "".join(f"<tr>{_row(shown, row, tone)}</tr>" for row, tone in enumerate(tones))
+    lines = "".join(f"<p>{html.escape(one)}</p>" for one in notes)
+    return f"{_wide(head, body)}{lines}"
+
+
+def column_facts(column: Column) -> dict[str, Any]:
     """Return a column as a page gets it."""
-    told: dict[str, Any] = {"name": column.name, "shown": column.shown}
-    told |= {"texts": column.texts, "keys": column.keys}
+    found: dict[str, Any] = {"name": column.name, "shown": column.shown}
+    found |= {"texts": column.texts, "keys": column.keys}
     optional = {"curves": column.curves, "best": column.best}
-    return told | {name: value for name, value in optional.items() if value is not None}
+    return found | {name: value for name, value in optional.items() if value is not None}
 
 
 def _tone(state: str) -> str:
     return state_tone(RunState(state))
 
 
-def _row(columns: Sequence[Column], row: int, state: str) -> str:
+def _row(columns: Sequence[Column], row: int, tone: str) -> str:
     """Return a row: the first cell names it, with a mark in the colour of its state."""
     first, *others = columns
-    mark = f"border-left:4px solid {TONES.get(_tone(state), 'transparent')}"
+    mark = f"border-left:4px solid {TONES.get(tone, 'transparent')}"
     head = f'<th scope="row" style="{LEFT};{mark}">{html.escape(first.texts[row])}</th>'
     return head + "".join(_cell(one, row) for one in others)
 
@@ -191,7 +197,7 @@ class NotebookComparison:
         return plain(self.found)
 
     def _repr_html_(self) -> str:
-        return _interactive(_plain(self.found), "comparison", sendable(_facts(self.found)))
+        return interactive(_plain(self.found), "comparison", sendable(_facts(self.found)))
 
 
 def _facts(found: SideBySide) -> dict[str, Any]:
@@ -208,7 +214,7 @@ def _facts(found: SideBySide) -> dict[str, Any]:
         "metrics": found.metrics,
         "axes": found.axes,
         "curves": [
-            [numbers.index(one.run), one.metric, [_point(point) for point in one.points]]
+            [numbers.index(one.run), one.metric, [point_facts(point) for point in one.points]]
             for one in found.curves
         ],
     }
@@ -218,7 +224,7 @@ def _labels(found: SideBySide) -> list[str]:
     return [f"run {one.number}" for one in found.facts]
 
 
-def _point(one: CurvePoint) -> list[float | None]:
+def point_facts(one: CurvePoint) -> list[float | None]:
     """Return a point without the spread of workers that have the same value."""
     return list(one[:4] if one.low == one.high else one)
 
@@ -250,13 +256,16 @@ def _text_cell(kind: str, text: str) -> str:
 
 
 def _picture(found: SideBySide) -> str:
-    """Return the curves of the chosen metrics as one image."""
-    axis = found.axes[0]
+    curves = [one for one in found.curves if one.metric in found.metrics]
     labels = dict(zip((one.number for one in found.facts), _labels(found), strict=True))
+    return curves_image(curves, labels, found.axes[0], conclusion(found))
+
+
+def curves_image(curves: Sequence[Curve], labels: Mapping[int, str], axis: str, words: str) -> str:
+    """Return the curves of some runs as one image, each run by the label of its number."""
     points = [
         Point(0, Key(labels[one.run], 1, one.metric), x, point.value)
-        for one in found.curves
-        if one.metric in found.metrics
+        for one in curves
         for point in one.points
         if (x := getattr(point, axis)) is not None
     ]
@@ -266,7 +275,7 @@ def _picture(found: SideBySide) -> str:
             for point in one.points
             if point.low is not None and point.high is not None and point.low != point.high
         ]
-        for one in found.curves
+        for one in curves
     }
     picture = Picture(points, list(labels.values()), axis, bands=bands)
-    return image(picture, conclusion(found)) if picture.metrics else ""
+    return image(picture, words) if picture.metrics else ""

@@ -15,6 +15,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mwmagic.experiments.compare import read_series
 from mwmagic.experiments.series import SPEED
 from mwmagic.model.values import encodable
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
@@ -32,7 +33,7 @@ from mwmagic.words.run import (
     tone,
 )
 
-from .journal import pictures
+from .journal import last_figures, pictures
 from .rows import grouped
 
 if TYPE_CHECKING:
@@ -40,11 +41,23 @@ if TYPE_CHECKING:
 
     from mwmagic.experiments.series import Point
     from mwmagic.model.status import RunStatus, TaskStatus
+    from mwmagic.record import Record
 
     from .journal import Figure
     from .rows import HostGroup
 
-__all__ = ["UNTYPESET", "Picture", "front_end", "image", "page", "styles", "text"]
+__all__ = [
+    "UNTYPESET",
+    "Picture",
+    "framed",
+    "front_end",
+    "image",
+    "page",
+    "recorded",
+    "saved_words",
+    "styles",
+    "text",
+]
 
 UNTYPESET = "mathjax_ignore tex2jax_ignore"
 """Classes that keep MathJax 3 and 2 from reading a "$" in a log or a message as a formula."""
@@ -109,19 +122,32 @@ def page(
     """Return a run's state as HTML without scripts; everything in it is escaped."""
     head = "⚠ " if run_tone(run) == "stall" else ""
     head += "<b>" + html.escape(headline(run)) + "</b>"
-    head += f" <i>(still going at {_now()}, when this was saved)</i>" if live else ""
+    head += f" <i>({saved_words()})</i>" if live else ""
     groups = grouped(run)
     rows = "".join(map(_group_rows, groups)) or _rows(run.tasks)
     parts = [head, f"<table>{rows}</table>", _picture(run, points), pictures(figures), _cause(run)]
     parts += [f"<p>{html.escape(one)}</p>" for one in (*notes, *remarks(run))]
+    return framed("".join(parts), label)
+
+
+def framed(content: str, label: str) -> str:
+    """Return HTML in an element that holds the view of the widget with this label, if any."""
     # A page that removes the live view for a moment sets this to its height.
     height = f"min-height:var(--{label},0)" if label else ""
     name = f"mwmagic-static {UNTYPESET} {label}"
-    return encodable(f'<div class="{name}" style="{height}">{"".join(parts)}</div>')
+    return encodable(f'<div class="{name}" style="{height}">{content}</div>')
 
 
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
+def recorded(record: Record, status: RunStatus, notes: Sequence[str]) -> dict[str, str]:
+    """Return a recorded run as a notebook keeps it, as plain text and as HTML, with some notes."""
+    points, figures = read_series(record).points, last_figures(record.paths)
+    html = page(status, points, figures=figures, live=not status.over, notes=notes)
+    return {"text/plain": "\n".join([text(status), *notes]), "text/html": html}
+
+
+def saved_words() -> str:
+    """Say when this was saved of something that was going."""
+    return f"still going at {time.strftime('%Y-%m-%d %H:%M:%S')}, when this was saved"
 
 
 def _group_rows(group: HostGroup) -> str:

@@ -32,7 +32,11 @@ __all__ = [
     "Curve",
     "CurvePoint",
     "SideBySide",
+    "axes_of",
     "compare",
+    "curves_of",
+    "read_series",
+    "thinned_curves",
 ]
 
 COMPARED_LIMIT = 24
@@ -134,9 +138,7 @@ class SideBySide:
     @property
     def axes(self) -> list[str]:
         """What all curves can be drawn by: ``step``, ``epoch`` and ``seconds``, if known."""
-        points = [point for curve in self.curves for point in curve.points]
-        found = [("step", [one.step for one in points]), ("epoch", [one.epoch for one in points])]
-        return [name for name, values in found if values and None not in values] + ["seconds"]
+        return axes_of(self.curves)
 
     def between(self, one: Facts, other: Facts) -> list[Aspect]:
         """Return the rows in which two of the runs differ, with the values of these two."""
@@ -188,8 +190,7 @@ def compare(
     check_names(metrics, names)
     sources = [_source(one) for one in records]
     pairs = zip(records, facts, strict=True)
-    read = [_curves(record, one) for record, one in pairs] if curves else []
-    count = max(min(CURVE_POINTS, ALL_POINTS // max(sum(map(len, read)), 1)), 2)
+    read = [curves_of(read_series(record), one) for record, one in pairs] if curves else []
     return SideBySide(
         facts=facts,
         rows=[*_parameters(facts), *_launches(records), *_origins(records, facts)],
@@ -197,7 +198,7 @@ def compare(
         metrics=list(metrics) or usual_metrics(facts),
         sources=sources,
         arguments={name for one in sources for name in _by_argument(one)},
-        curves=[one._replace(points=thinned(one.points, count)) for all_ in read for one in all_],
+        curves=thinned_curves([one for several in read for one in several], ALL_POINTS),
     )
 
 
@@ -313,11 +314,29 @@ def _difference(one: str, other: str) -> list[CodeLine]:
 # Curves.
 
 
-def _curves(record: Record, facts: Facts) -> list[Curve]:
-    """Return the metrics of a run, of all its workers together."""
+def axes_of(curves: Sequence[Curve]) -> list[str]:
+    """Return what all curves can be drawn by: ``step``, ``epoch`` and ``seconds``, if known."""
+    points = [point for curve in curves for point in curve.points]
+    found = [("step", [one.step for one in points]), ("epoch", [one.epoch for one in points])]
+    return [name for name, values in found if values and None not in values] + ["seconds"]
+
+
+def thinned_curves(curves: Sequence[Curve], limit: int) -> list[Curve]:
+    """Return curves with so many points at most, of all of them together."""
+    count = max(min(CURVE_POINTS, limit // max(len(curves), 1)), 2)
+    return [one._replace(points=thinned(one.points, count)) for one in curves]
+
+
+def read_series(record: Record) -> Series:
+    """Read the metrics of a run as far as they are written."""
     series = Series(record.paths.metrics, [str(task) for task in record.tasks])
     while series.read():
         pass
+    return series
+
+
+def curves_of(series: Series, facts: Facts) -> list[Curve]:
+    """Return the metrics of a run, of all its workers together."""
     metrics: dict[str, dict[str, list[Point]]] = {}
     for point in sorted(series.points, key=lambda one: one.key.attempt):
         if point.key.metric is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mwmagic.record import Record
 
-__all__ = ["indexed", "rows_of", "runs"]
+__all__ = ["OVER_STATES", "OWN_COLUMNS", "indexed", "rows_of", "runs"]
 
 INDEX_VERSION = 2
 """Raised with any change of what facts are read from a record."""
@@ -43,7 +43,7 @@ FRESH_SECONDS = 2.0
 
 _COLUMNS = [one.name for one in fields(Facts)]
 _HEAD = json.dumps([INDEX_VERSION, __version__, _COLUMNS])
-_KEPT = (RunState.FINISHED.value, RunState.FAILED.value, RunState.STOPPED.value)
+OVER_STATES = (RunState.FINISHED.value, RunState.FAILED.value, RunState.STOPPED.value)
 """The states that nothing follows; that a run was lost is found out each time."""
 
 _TAGS = _COLUMNS.index("tags")
@@ -81,7 +81,7 @@ def _facts(name: str, record: Record, rows: Rows, new: Rows) -> Facts:
         values[_TAGS] = tuple(values[_TAGS])
         return Facts(*values)
     facts = facts_of(record)
-    if stamp and facts.state in _KEPT and time.time_ns() - stamp > FRESH_SECONDS * 1e9:
+    if stamp and facts.state in OVER_STATES and time.time_ns() - stamp > FRESH_SECONDS * 1e9:
         new[name] = [stamp, *(getattr(facts, column) for column in _COLUMNS)]
     return facts
 
@@ -111,6 +111,9 @@ def _save(file: Path, rows: Rows) -> None:
 # As Python programs ask for them.
 
 _OWN = ("number", "name", "state", "started", "seconds", "tasks", "hosts", "attempts", "cause")
+
+OWN_COLUMNS = (*_OWN, "tags", "note")
+"""The columns that every run has."""
 
 
 def runs(directory: Path | str = ".", *, frame: bool = False) -> Any:  # noqa: ANN401 - pandas may be missing

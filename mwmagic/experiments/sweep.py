@@ -10,13 +10,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import math
 import os
 import re
-import statistics
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -26,14 +23,15 @@ from mwmagic.errors import BadArguments, FileTrouble, NoSweep, RunActive
 from mwmagic.model.status import RunState
 from mwmagic.model.stored import Stored
 from mwmagic.record import paths, runs
-from mwmagic.record.metrics import frame_of, rises
+from mwmagic.record.metrics import frame_of
 from mwmagic.record.paths import sweeps_folder
 from mwmagic.record.reader import alive, json_lines, json_object, this_process
 
-from .index import indexed, rows_of
+from .index import OVER_STATES, OWN_COLUMNS, indexed, rows_of
 from .parameters import parameters, values
 from .runs import usual_metrics
 from .space import drawn, grid, size, spoken
+from .trials import OPEN, Trial, TrialState, TrialStatus, groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPEN",
-    "Group",
     "Plan",
     "Sweep",
     "Trial",
@@ -53,8 +50,6 @@ __all__ = [
     "TrialStatus",
     "combinations",
     "every",
-    "groups",
-    "matters_most",
     "planned_sweep",
     "seed_of",
     "sweeps",
@@ -97,80 +92,6 @@ class Plan(Stored):
         return {
             name: tuple(one) if isinstance(one, list) else one for name, one in self.options.items()
         }
-
-
-@dataclass(frozen=True)
-class Trial(Stored):
-    """One combination of parameters, and which repetition of it this is, from 0."""
-
-    number: int = 0
-    params: dict[str, Any] = field(default_factory=dict)
-    repeat: int = 0
-
-    @property
-    def key(self) -> str:
-        """What two trials have in common that try the same."""
-        return json.dumps([self.params, self.repeat], sort_keys=True)
-
-
-class TrialState(str, Enum):
-    """How far a trial is; those that are waiting or were interrupted are still to be run."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    FINISHED = "finished"
-    FAILED = "failed"
-    PRUNED = "pruned"
-    INTERRUPTED = "interrupted"
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing of it is left to do."""
-        return self in (TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED)
-
-    @property
-    def good(self) -> bool:
-        """Whether it gave what it was run for, or was ended for a reason that was given."""
-        return self in (TrialState.FINISHED, TrialState.PRUNED)
-
-
-OPEN = (TrialState.WAITING, TrialState.INTERRUPTED)
-
-
-@dataclass(frozen=True)
-class TrialStatus:
-    """A trial, how far it is, and its latest run, if it has been launched."""
-
-    trial: Trial
-    state: TrialState
-    facts: Facts | None = None
-    record: Record | None = None
-
-    def value(self, metric: str) -> float | None:
-        """Return the best value of a metric in a finished trial."""
-        if self.facts is None or self.state is not TrialState.FINISHED:
-            return None
-        found = self.facts.best.get(metric, self.facts.last.get(metric))
-        return None if found is None or not math.isfinite(found) else found
-
-
-@dataclass(frozen=True)
-class Group:
-    """A combination of parameters, with the results of its repetitions."""
-
-    params: dict[str, Any]
-    trials: list[int]
-    results: list[float]
-
-    @property
-    def mean(self) -> float:
-        """The mean of the results."""
-        return statistics.fmean(self.results)
-
-    @property
-    def spread(self) -> float | None:
-        """Their standard deviation; None of a single one."""
-        return statistics.stdev(self.results) if len(self.results) > 1 else None
 
 
 class Sweep:
@@ -229,6 +150,12 @@ class Sweep:
         return json_lines(path)
 
     @property
+    def going(self) -> bool:
+        """Whether a process runs it, as far as that is known here."""
+        holder = json_object(self.path / "writer.json")
+        return alive(holder) or holder.get("host", os.uname().nodename) != os.uname().nodename
+
+    @property
     def orphaned(self) -> bool:
         """Whether the process that ran it was killed, and it is not over."""
         holder = json_object(self.path / "writer.json")
@@ -239,24 +166,32 @@ class Sweep:
         """Return what the launch of a trial carries, and its record keeps."""
         return f"{self.number}/{trial.number}"
 
-    def outcomes(self) -> list[TrialStatus]:
-        """Return all trials in their order, each with its latest run."""
+    def outcomes(self, settled: dict[str, Facts] | None = None) -> list[TrialStatus]:
+        """Return all trials in their order, each with its latest run.
+
+        `settled` has the facts of runs that were over, by their folders' names, for one who asks
+        again and again; it gets those that are over now.
+        """
         latest: dict[int, tuple[Record, Facts]] = {}
-        records = runs(self.root)
-        for record, facts in zip(records, indexed(records), strict=True):
+        records, known = runs(self.root), {} if settled is None else settled
+        new = [one for one in records if one.path.name not in known]
+        found = dict(zip((one.path.name for one in new), indexed(new), strict=True))
+        known |= {name: facts for name, facts in found.items() if facts.state in OVER_STATES}
+        for record in records:
+            facts = found.get(record.path.name) or known[record.path.name]
             sweep, _, number = facts.trial.partition("/")
             if sweep == str(self.number) and number.isdigit():
                 latest[int(number)] = record, facts
         pruned = self.pruned()
-        found = []
+        trials = []
         for trial in self.trials():
             if trial.number not in latest:
-                found.append(TrialStatus(trial, TrialState.WAITING))
+                trials.append(TrialStatus(trial, TrialState.WAITING))
                 continue
             record, facts = latest[trial.number]
             state = _state(facts.state, pruned=record.path.name in pruned)
-            found.append(TrialStatus(trial, state, facts, record))
-        return found
+            trials.append(TrialStatus(trial, state, facts, record))
+        return trials
 
     def left(self, *, retry: bool = False) -> list[TrialStatus]:
         """Return the trials that are not over, and with `retry` those that failed."""
@@ -268,23 +203,26 @@ class Sweep:
     def best(self) -> Record | None:
         """Return the run of the best trial, or of its first repetition; None if none finished."""
         outcomes = self.outcomes()
-        ranked = groups(outcomes, self.metric(outcomes))
-        found = [one.record for one in outcomes if ranked and one.trial.number in ranked[0].trials]
+        best = groups(outcomes, self.metric(outcomes))[:1]
+        found = [one.record for one in outcomes if best and one.trial.number in best[0].trials]
         return found[0] if found else None
 
     def frame(self) -> Any:  # noqa: ANN401 - pandas may be missing
         """Return a pandas DataFrame of the trials, with what `mwmagic.runs` has of their runs."""
+        return frame_of(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the trials as rows: what `mwmagic.runs` has of their runs, and the trial itself.
+
+        One that was not launched has its parameters only.
+        """
         outcomes = self.outcomes()
-        rows = iter(rows_of([one.facts for one in outcomes if one.facts]))
-        return frame_of(
-            {
-                "trial": one.trial.number,
-                "repeat": one.trial.repeat,
-                "trial state": one.state.value,
-                **(next(rows) if one.facts else one.trial.params),
-            }
-            for one in outcomes
-        )
+        found = []
+        for one, row in zip(outcomes, rows_of([one.known for one in outcomes]), strict=True):
+            own: dict[str, Any] = {"trial": one.trial.number, "repeat": one.trial.repeat}
+            own["trial state"] = one.state.value
+            found.append({**own, **row, **({} if one.facts else dict.fromkeys(OWN_COLUMNS))})
+        return found
 
     def metric(self, outcomes: Iterable[TrialStatus]) -> str:
         """Return the metric that says which trial is best; empty if there is none yet."""
@@ -361,9 +299,21 @@ def _state(state: str, *, pruned: bool) -> TrialState:
     return TrialState.PRUNED if pruned and found is TrialState.INTERRUPTED else found
 
 
-def sweeps(root: Path) -> list[Sweep]:
-    """Return the sweeps of a folder, oldest first."""
-    folder = sweeps_folder(root)
+def sweeps(directory: Path | str = ".") -> list[Sweep]:
+    """Return the sweeps recorded below a directory, oldest first.
+
+    Parameters
+    ----------
+    directory : path
+        The directory that holds ``.mwmagic``.
+
+    Returns
+    -------
+    list of Sweep
+        Each has ``best()``, the run of its best trial, and ``frame()``, a DataFrame of all. A
+        notebook shows it as the table of its trials, with their curves.
+    """
+    folder = sweeps_folder(Path(directory))
     try:
         names = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     except (FileNotFoundError, NotADirectoryError):
@@ -488,54 +438,3 @@ def seed_of(source: str, args: Sequence[str], env: Mapping[str, str]) -> tuple[s
         if last in SEEDS and not one.refusal and isinstance(value, int):
             return one.name, value
     return None
-
-
-def groups(outcomes: Iterable[TrialStatus], metric: str) -> list[Group]:
-    """Return the combinations with results, the best first."""
-    found: dict[str, Group] = {}
-    for one in outcomes:
-        value = one.value(metric)
-        if value is not None:
-            key = json.dumps(one.trial.params, sort_keys=True)
-            group = found.setdefault(key, Group(one.trial.params, [], []))
-            group.trials.append(one.trial.number)
-            group.results.append(value)
-    sign = -1 if rises(metric) else 1
-    return sorted(found.values(), key=lambda one: sign * one.mean)
-
-
-LEAST_RESULTS_COUNT = 4
-"""From how many results on it is said which parameter matters most."""
-
-EXPLAINED_RATIO = 0.5
-"""The least part of the results' variance that the parameter must explain, and twice the next's."""
-
-
-def matters_most(outcomes: Iterable[TrialStatus], metric: str) -> tuple[str, float] | None:
-    """Return the parameter whose values explain most of the results' variance, and its part.
-
-    That part is the variance of the means of its values over that of all results (eta squared).
-    None if the data do not say it: few results, values that were tried only once, no other
-    parameter to compare it with, or no clear lead.
-    """
-    known = [(one.trial.params, one.value(metric)) for one in outcomes]
-    pairs = [(params, value) for params, value in known if value is not None]
-    if len(pairs) < LEAST_RESULTS_COUNT:
-        return None
-    total = statistics.pvariance([value for _, value in pairs])
-    if not total:
-        return None
-    mean = statistics.fmean(value for _, value in pairs)
-    parts: dict[str, float] = {}
-    for name in pairs[0][0]:
-        by_value: dict[str, list[float]] = {}
-        for params, value in pairs:
-            by_value.setdefault(json.dumps(params.get(name)), []).append(value)
-        if len(by_value) < 2 or min(map(len, by_value.values())) < 2:  # noqa: PLR2004
-            continue
-        between = sum(len(one) * (statistics.fmean(one) - mean) ** 2 for one in by_value.values())
-        parts[name] = between / len(pairs) / total
-    if len(parts) < 2:  # noqa: PLR2004 - there is nothing to compare it with
-        return None
-    (name, part), (_, second), *_ = sorted(parts.items(), key=lambda pair: -pair[1])
-    return (name, part) if part >= EXPLAINED_RATIO and part >= 2 * second else None

@@ -18,6 +18,7 @@ from mwmagic.client.live.cell import DeferredInterrupt
 from mwmagic.model.values import encodable
 from mwmagic.record import Record
 from mwmagic.words.run import line, remarks, waiting_words
+from mwmagic.words.sweep import sweep_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
     from mwmagic.dashboard.board import Board, Widget
+    from mwmagic.dashboard.sweep import SweepBoard
+    from mwmagic.experiments.sweep import Sweep
     from mwmagic.model.status import RunStatus
 
 __all__ = ["Displays"]
@@ -47,10 +50,12 @@ class Displays:
     def __init__(self) -> None:
         self._boards: dict[Cluster, Board] = {}
         self._spare: Widget | None = None
+        self._sweep: SweepBoard | None = None
 
     def _widgets(self) -> list[Widget]:
         spare = [] if self._spare is None else [self._spare]
-        return [*spare, *(board.widget for board in self._boards.values())]
+        sweep = [] if self._sweep is None else self._sweep.widgets
+        return [*spare, *(board.widget for board in self._boards.values()), *sweep]
 
     def watched(self) -> bool:
         """Return whether a page has loaded a dashboard."""
@@ -62,8 +67,12 @@ class Displays:
         while not run.stirred_within(max(0.0, min(LOOK_AT_PAGES_SECONDS, end - time.monotonic()))):
             if time.monotonic() >= end:
                 return False
-            _answer_pages({widget.model_id for widget in self._widgets()})
+            self.answer_pages()
         return True
+
+    def answer_pages(self) -> None:
+        """Answer the notebook's pages while a cell blocks."""
+        _answer_pages({widget.model_id for widget in self._widgets()})
 
     def prepare(self) -> None:
         """Have the page load the widget, and report what it can do, before there is a run."""
@@ -89,17 +98,9 @@ class Displays:
         if not _in_kernel():
             _print(status, notes)
             return
-        from mwmagic.dashboard.journal import last_figures
-        from mwmagic.dashboard.static import page, text
-        from mwmagic.experiments.series import Series
+        from mwmagic.dashboard.static import recorded
 
-        series = Series(record.paths.metrics, status.tasks)
-        while series.read():
-            pass
-        figures = last_figures(record.paths)
-        html = page(status, series.points, figures=figures, live=not status.over, notes=notes)
-        plain = "\n".join([text(status), *notes])
-        display({"text/plain": plain, "text/html": html}, raw=True)
+        display(recorded(record, status, notes), raw=True)
 
     def show(self, run: Run, notice: str = "") -> None:
         """Show a run below the cell that is being executed."""
@@ -116,6 +117,27 @@ class Displays:
 
         self._boards[run.cluster] = Board(run, self._spare or Widget(), notice)
         self._spare = None
+
+    def keep_sweep(self, sweep: Sweep) -> None:
+        """Show a sweep as it is now; it is not updated."""
+        if not _in_kernel():
+            print(*sweep_now(sweep, "%mw_sweep"), sep="\n")  # noqa: T201 - the output of the cell
+            return
+        from mwmagic.dashboard.sweep import kept_sweep
+
+        display(kept_sweep(sweep), raw=True)
+
+    def show_sweep(self, sweep: Sweep) -> SweepBoard | None:
+        """Show a sweep below the cell that runs it, if this is a kernel."""
+        if not _in_kernel():
+            return None
+        from mwmagic.dashboard.sweep import SweepBoard
+
+        if self._sweep is not None:
+            self._sweep.close()
+        hosted = any(widget.hosted for widget in self._widgets())
+        self._sweep = SweepBoard(sweep, hosted=hosted, answer_pages=self.answer_pages)
+        return self._sweep
 
     def wait(self, run: Run, timeout: float | None, ask: Callable[[], None]) -> None:
         """Show a run's progress until it is over or kept, or the time is up.
@@ -151,6 +173,8 @@ class Displays:
         for board in self._boards.values():
             board.close()
         self._boards.clear()
+        if self._sweep is not None:
+            self._sweep.close()
         if self._spare is not None:
             self._spare.close()
 

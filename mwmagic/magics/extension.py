@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from mwmagic.client.run import Run
+    from mwmagic.experiments.sweep import Sweep
     from mwmagic.model.option import Option
     from mwmagic.record import Record
 
@@ -104,7 +105,8 @@ _SESSION = "_mwmagic_kept"
 """The shell's attribute with the session that a reload keeps."""
 
 _RUN, _RECORD = "mwmagic.client.run.Run", "mwmagic.record.reader.Record"
-"""The classes of runs, by name: they need not be imported to say how they are shown."""
+_SWEEP = "mwmagic.experiments.sweep.Sweep"
+"""The classes of runs and sweeps, by name: they need not be imported to say how they are shown."""
 
 
 def load(shell: InteractiveShell) -> None:
@@ -131,19 +133,24 @@ def load(shell: InteractiveShell) -> None:
 
 
 def _show_runs(shell: InteractiveShell, session: Callable[[], Session]) -> Callable[[], None]:
-    """Make a run show itself as a cell's value; return a function that undoes it."""
+    """Make runs and sweeps show themselves as a cell's value; return a function that undoes it."""
     formatter = shell.display_formatter.ipython_display_formatter
 
     def show(run: Run | Record) -> None:
         session().displays.show_any(run)
 
+    def show_sweep(sweep: Sweep) -> None:
+        session().displays.keep_sweep(sweep)
+
+    kinds: dict[str, Callable[[Any], None]] = {_RUN: show, _RECORD: show, _SWEEP: show_sweep}
+
     def hide() -> None:
-        for kind in (_RUN, _RECORD):
+        for kind in kinds:
             formatter.pop(kind, None)
 
-    for kind in (_RUN, _RECORD):
+    for kind, shown in kinds.items():
         module, _, name = kind.rpartition(".")
-        formatter.for_type_by_name(module, name, show)
+        formatter.for_type_by_name(module, name, shown)
     return hide
 
 

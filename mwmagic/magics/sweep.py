@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from IPython.display import display
 
 from mwmagic.client import planning
 from mwmagic.client.arguments import add_env
 from mwmagic.client.sweep import check_idle, conduct
-from mwmagic.dashboard.runs import NotebookTable
 from mwmagic.errors import NoRun, WaitInterrupted
 from mwmagic.experiments.space import read_space
-from mwmagic.experiments.sweep import OPEN
 from mwmagic.model.option import read_words
-from mwmagic.words.sweep import going_words, resume_words, summary, table
+from mwmagic.words.sweep import as_csv, resume_words
 
 from .magic import Parser, magic
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from IPython.display import DisplayHandle
-
-    from mwmagic.experiments.sweep import Sweep, TrialStatus
+    from mwmagic.experiments.sweep import Sweep
 
     from .session import Session
 
@@ -56,6 +49,9 @@ _SWEEP = _sweep()
 @magic(_SWEEP, shows=True)
 def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     """Run the trials of a sweep."""
+    known = planning.shown(session.directory, given, given.values)
+    if known is not None:
+        return _show(session, known, csv=given.csv)
     planning.check_given(given, given.values)
     cluster, space = session.cluster(), read_space(given.values)
     planning.check_parallel(given.parallel, **vars(cluster.options))
@@ -65,13 +61,12 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
         sweep = _planned(session, given, space)
     else:
         sweep, source = planning.continued(session.directory, given, space)
-    board = _Board(session, sweep)
     left = len(sweep.left(retry=bool(given.retry)))
     if not left:
-        board.finish(sweep.outcomes())
-        return sweep
+        return _show(session, sweep)
+    board = None if session.quiet else session.displays.show_sweep(sweep)
     try:
-        outcomes = conduct(
+        conduct(
             sweep,
             cluster,
             left=left,
@@ -80,16 +75,30 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
             source=source,
             command="%mw_sweep",
             on_message=session.say,
-            on_change=board.change,
+            on_change=session.say if board is None else _nothing,
+            on_look=None if board is None else board.change,
         )
     except KeyboardInterrupt:
-        outcomes = sweep.outcomes()
-        board.finish(outcomes)
-        text = resume_words(sweep.number, outcomes, "%mw_sweep")
+        text = resume_words(sweep.number, sweep.outcomes(), "%mw_sweep")
         raise WaitInterrupted(text) from None
-    board.finish(outcomes)
-    if any(one.state in OPEN for one in outcomes):
-        session.say(resume_words(sweep.number, outcomes, "%mw_sweep"))
+    finally:
+        if board is not None:
+            board.finish()
+    if board is None:
+        _show(session, sweep)
+    return sweep
+
+
+def _nothing(_text: str) -> None:
+    """The board shows it."""
+
+
+def _show(session: Session, sweep: Sweep, *, csv: bool = False) -> Sweep:
+    """Show a sweep as it is now."""
+    if csv:
+        session.say(as_csv(sweep).rstrip("\n"))
+    elif not session.quiet:
+        session.displays.keep_sweep(sweep)
     return sweep
 
 
@@ -118,51 +127,3 @@ def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep
         metric=given.metric or "",
         stop_when=given.stop_when or "",
     )
-
-
-class _Board:
-    """What the cell shows: how far the sweep is, and the table of its runs, the best first."""
-
-    def __init__(self, session: Session, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self._quiet = session.quiet
-        self._page = getattr(session.shell, "kernel", None) is not None
-        self._say = session.say
-        self._handle: DisplayHandle | None = None
-        self._last = ""
-
-    def change(self, text: str) -> None:
-        """Show how far the trials are, after one began or ended as `text` says."""
-        if not self._page:
-            if text:
-                self._say(text)
-            return
-        self._last = text or self._last
-        outcomes = self._sweep.outcomes()
-        shown = table(outcomes, self._sweep.metric(outcomes), NotebookTable)
-        lines = [going_words(self._sweep.number, outcomes), self._last]
-        self._show("\n".join([*lines, repr(shown)]), _paragraphs(lines) + shown.plain())
-
-    def finish(self, outcomes: list[TrialStatus]) -> None:
-        """Show what became of the trials, as the notebook keeps it."""
-        metric = self._sweep.metric(outcomes)
-        shown = table(outcomes, metric, NotebookTable)
-        lines = summary(outcomes, metric)
-        text = "\n".join([repr(shown), *lines])
-        if self._page:
-            self._show(text, shown.as_html() + _paragraphs(lines))
-        else:
-            self._say(text)
-
-    def _show(self, text: str, page: str) -> None:
-        if self._quiet:
-            return
-        data = {"text/plain": text, "text/html": page}
-        if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
-
-
-def _paragraphs(lines: list[str]) -> str:
-    return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)

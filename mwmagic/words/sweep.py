@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from mwmagic.experiments.sweep import TrialState, groups, matters_most
+from mwmagic.experiments.runs import usual_metrics
+from mwmagic.experiments.trials import OPEN, TrialState, groups, matters_most, ranked
 from mwmagic.model.findings import Cause
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 
 from .failure import headline
 from .host import size_words
-from .table import RunTable, short_name, took_text, value_text
+from .table import (
+    Column,
+    aligned,
+    curve_column,
+    metric_column,
+    parameter_column,
+    short_name,
+    took_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mwmagic.experiments.runs import Facts
-    from mwmagic.experiments.sweep import Trial, TrialStatus
-
-_Table = TypeVar("_Table", bound=RunTable)
+    from mwmagic.experiments.sweep import Sweep
+    from mwmagic.experiments.trials import Group, Trial, TrialStatus
 
 __all__ = [
+    "TrialTable",
+    "as_csv",
     "begun_words",
     "ended_words",
-    "going_words",
+    "findings",
     "interrupted_words",
     "memory_words",
+    "open_words",
     "resume_words",
-    "summary",
-    "table",
+    "sweep_now",
+    "sweep_words",
 ]
 
 
@@ -94,22 +109,17 @@ def interrupted_words(one: TrialStatus) -> str:
     return f"trial {one.trial.number} begins again{run}"
 
 
-def summary(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
-    """Say what became of a sweep's trials, which failed alike, and what was found."""
-    lines = [_counts(outcomes), *_failures(outcomes)]
-    ranked = groups(outcomes, metric)
-    if ranked:
-        best = ranked[0]
-        numbers = {one.trial.number: one.facts.number for one in outcomes if one.facts}
-        trials = ", ".join(map(str, best.trials))
-        runs = ", ".join(str(numbers[one]) for one in best.trials)
-        several = "s" if len(best.trials) > 1 else ""
-        facts = "; ".join(filter(None, [f"run{several} {runs}", params_words(best.params)]))
-        spread = ""
-        if best.spread is not None:
-            spread = f" ± {best.spread:.2g} over {len(best.results)} repetitions"
-        found = f"best: trial{several} {trials} ({facts}), {metric} {value_text(best.mean)}{spread}"
-        most = matters_most(outcomes, metric)
+def findings(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
+    """Say which trials failed alike, and which is best, or why none is."""
+    lines, over = _failures(outcomes), all(one.state.over for one in outcomes)
+    combinations = groups(outcomes, metric)
+    if combinations:
+        best, *others = combinations
+        found = ("best: " if over else "best so far: ") + _best_words(best, outcomes, metric)
+        alike = [str(trial) for one in others if one.mean == best.mean for trial in one.trials]
+        if alike:
+            found += f"; as good: {', '.join(alike[:ALIKE_LIMIT])}"
+        most = matters_most(outcomes, metric) if over else None
         if most is not None:
             varied = [*outcomes[0].trial.params]
             found += f"; {short_name(most[0], varied)} matters most ({most[1]:.0%} of the variance)"
@@ -117,6 +127,22 @@ def summary(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
     elif any(one.state is TrialState.FINISHED for one in outcomes):
         lines.append(_no_best(outcomes, metric))
     return lines
+
+
+ALIKE_LIMIT = 5
+"""How many trials are named that are as good as the best."""
+
+
+def _best_words(best: Group, outcomes: Sequence[TrialStatus], metric: str) -> str:
+    numbers = {one.trial.number: one.facts.number for one in outcomes if one.facts}
+    trials = ", ".join(map(str, best.trials))
+    runs = ", ".join(str(numbers[one]) for one in best.trials)
+    several = "s" if len(best.trials) > 1 else ""
+    facts = "; ".join(filter(None, [f"run{several} {runs}", params_words(best.params)]))
+    spread = ""
+    if best.spread is not None:
+        spread = f" ± {best.spread:.2g} over {len(best.results)} repetitions"
+    return f"trial{several} {trials} ({facts}), {metric} {value_text(best.mean)}{spread}"
 
 
 def _no_best(outcomes: Sequence[TrialStatus], metric: str) -> str:
@@ -127,10 +153,25 @@ def _no_best(outcomes: Sequence[TrialStatus], metric: str) -> str:
     return f"no finished trial has the metric {metric!r}: there are {', '.join(known)}"
 
 
-def going_words(number: int, outcomes: Sequence[TrialStatus]) -> str:
-    """Say how far a sweep is that is going."""
+def sweep_words(number: int, outcomes: Sequence[TrialStatus], left: float | None = None) -> str:
+    """Say how far a sweep is, and in how many seconds it is over, if that is known."""
+    if all(one.state.over for one in outcomes):
+        return f"sweep {number}, {_counts(outcomes)}"
     over = sum(one.state.over for one in outcomes)
-    return f"sweep {number}: {over} of {counted(len(outcomes), 'trial')} are over"
+    running = sum(one.state is TrialState.RUNNING for one in outcomes)
+    text = f"sweep {number}: {over} of {counted(len(outcomes), 'trial')}"
+    told = [f"{running} running"] if running else []
+    told += [] if left is None else [_left_words(left)]
+    return ", ".join([text, *told])
+
+
+def _left_words(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 1:
+        return "less than a minute left"
+    if minutes < 90:  # noqa: PLR2004
+        return f"about {minutes:.0f} min left"
+    return f"about {minutes / 60:.2g} h left"
 
 
 def resume_words(number: int, outcomes: Sequence[TrialStatus], command: str) -> str:
@@ -142,11 +183,99 @@ def resume_words(number: int, outcomes: Sequence[TrialStatus], command: str) -> 
     )
 
 
-def table(outcomes: Sequence[TrialStatus], metric: str, kind: type[_Table]) -> _Table:
-    """Return the table of the runs of a sweep, the best first."""
-    records = [one.record for one in outcomes if one.record is not None]
-    known = any(one.facts and metric in one.facts.best for one in outcomes)
-    return kind(records, best=metric if known else None, metrics=(metric,) if known else ())
+def open_words(sweep: Sweep, outcomes: Sequence[TrialStatus], command: str) -> list[str]:
+    """Say how a sweep continues, if it is not over and nobody runs it."""
+    left = any(one.state in OPEN for one in outcomes) and not sweep.going
+    return [resume_words(sweep.number, outcomes, command)] if left else []
+
+
+def sweep_now(sweep: Sweep, command: str) -> list[str]:
+    """Return a sweep as lines: its trials in a table, how far it is, and what was found."""
+    outcomes = sweep.outcomes()
+    metric = sweep.metric(outcomes)
+    found = [repr(TrialTable(outcomes, metric)), sweep_words(sweep.number, outcomes)]
+    return [*found, *findings(outcomes, metric), *open_words(sweep, outcomes, command)]
+
+
+class TrialTable:
+    """The trials of a sweep in a table, the best first; those that wait are last.
+
+    With a `limit` only the first so many of them, and those that are running; `left` are others.
+    """
+
+    def __init__(
+        self, outcomes: Sequence[TrialStatus], metric: str, limit: int | None = None
+    ) -> None:
+        every = ranked(outcomes, metric)
+        first = len(every) if limit is None else limit
+        running = [one for one in every[first:] if one.state is TrialState.RUNNING]
+        self.trials = [*every[:first], *running]
+        self.left = len(every) - len(self.trials)
+        self._facts = [one.known for one in self.trials]
+        there = {name for one in self._facts for name in one.best}
+        chosen = [name for name in [metric, *usual_metrics(self._facts)] if name in there]
+        self.metrics = list(dict.fromkeys(chosen))
+        self._best = next(
+            (one.trial.number for one in self.trials if one.value(metric) is not None), None
+        )
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns: first those that are shown, then those that can be chosen besides."""
+        trials, facts = self.trials, self._facts
+        numbers = [one.trial.number for one in trials]
+        runs = [one.number or None for one in facts]
+        repeats = [one.trial.repeat + 1 for one in trials]
+        took = [one.seconds for one in facts]
+        states = [one.state.value for one in trials]
+        values = {name: [one.trial.params.get(name) for one in trials] for name in self._names()}
+        varied = [name for name in values if any(one != values[name][0] for one in values[name])]
+        asked = [
+            replace(one, parameters=status.trial.params)
+            for one, status in zip(facts, trials, strict=True)
+        ]
+        found = [
+            Column("trial", [str(one) for one in numbers], numbers),
+            Column("run", [str(one or "") for one in runs], runs),
+            Column("state", states, states),
+            *(
+                parameter_column(asked, name, short_name(name, [*values]), shown=name in varied)
+                for name in values
+            ),
+            Column(
+                "repetition",
+                [str(one) for one in repeats],
+                repeats,
+                shown=any(one > 1 for one in repeats),
+            ),
+            *(self._reached(name) for name in self.metrics),
+            *(curve_column(facts, name) for name in self.metrics[:1]),
+            Column("took", [took_text(one) for one in took], took, shown=any(took)),
+        ]
+        return sorted(found, key=lambda one: not one.shown)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(name for one in self.trials for name in one.trial.params))
+
+    def _reached(self, name: str) -> Column:
+        """Return the column of a metric; the first one marks the best of the finished trials."""
+        best = None
+        if name == self.metrics[0] and self._best is not None:
+            best = [one.trial.number for one in self.trials].index(self._best)
+        return replace(metric_column(self._facts, name, shown=True), best=best)
+
+    def __repr__(self) -> str:
+        shown = [[one.name, *one.texts] for one in self.columns if one.shown]
+        return "\n".join(aligned(list(zip(*shown, strict=True))))
+
+
+def as_csv(sweep: Sweep) -> str:
+    """Return the trials of a sweep as CSV, with the columns that its frame has."""
+    rows, file = sweep.rows(), io.StringIO()
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 _ORDER = (

@@ -32,7 +32,10 @@ __all__ = [
     "Column",
     "RunTable",
     "aligned",
+    "curve_column",
     "described",
+    "metric_column",
+    "parameter_column",
     "short_name",
     "took_text",
     "value_text",
@@ -136,11 +139,11 @@ class RunTable(Sequence["Record"]):
         metrics = dict.fromkeys(name for one in self.facts for name in one.best)
         hidden = [
             *(
-                _reached(self.facts, name, shown=False)
+                metric_column(self.facts, name, shown=False)
                 for name in metrics
                 if name not in self.metrics
             ),
-            *(_parameter(self.facts, name, name, shown=False) for name in same),
+            *(parameter_column(self.facts, name, name, shown=False) for name in same),
         ]
         return sorted([*self._visible(other), *hidden], key=lambda one: not one.shown)
 
@@ -157,9 +160,9 @@ class RunTable(Sequence["Record"]):
         return [
             *([Column("folder", places, places)] if self._folders else []),
             *_own(self.facts),
-            *(_parameter(self.facts, name, short_name(name, other)) for name in other),
-            *(_reached(self.facts, name, shown=True) for name in self.metrics),
-            *(_course(self.facts, name) for name in self.metrics[:1] if drawn),
+            *(parameter_column(self.facts, name, short_name(name, other)) for name in other),
+            *(metric_column(self.facts, name, shown=True) for name in self.metrics),
+            *(curve_column(self.facts, name) for name in self.metrics[:1] if drawn),
             Column("cause", causes, causes, shown=any(causes)),
             Column("tags", tags, tags, shown=any(tags)),
             Column("note", notes, notes, shown=any(notes)),
@@ -286,7 +289,10 @@ def _own(facts: Sequence[Facts]) -> list[Column]:
     ]
 
 
-def _parameter(facts: Sequence[Facts], name: str, title: str, *, shown: bool = True) -> Column:
+def parameter_column(
+    facts: Sequence[Facts], name: str, title: str, *, shown: bool = True
+) -> Column:
+    """Return the column of a parameter."""
     values = [one.parameters.get(name) for one in facts]
     texts = [value_text(one.parameters.get(name, "")) for one in facts]
     numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in values]
@@ -295,7 +301,8 @@ def _parameter(facts: Sequence[Facts], name: str, title: str, *, shown: bool = T
     return Column(title, texts, keys, shown)
 
 
-def _reached(facts: Sequence[Facts], name: str, *, shown: bool) -> Column:
+def metric_column(facts: Sequence[Facts], name: str, *, shown: bool) -> Column:
+    """Return the column of a metric: its last value, and its best one."""
     keys = [one.best.get(name, one.last.get(name)) for one in facts]
     known = {row: one.best[name] for row, one in enumerate(facts) if name in one.best}
     best = None
@@ -304,7 +311,8 @@ def _reached(facts: Sequence[Facts], name: str, *, shown: bool) -> Column:
     return Column(name, [_metric(one, name) for one in facts], keys, shown, best=best)
 
 
-def _course(facts: Sequence[Facts], name: str) -> Column:
+def curve_column(facts: Sequence[Facts], name: str) -> Column:
+    """Return the column with a metric's course, as a line in each cell."""
     curves = [one.curve(name) for one in facts]
     shown = any(len(one) > 1 for one in curves)
     keys = [None] * len(curves)

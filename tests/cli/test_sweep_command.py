@@ -48,6 +48,7 @@ def folder(tmp_path):
 def begun(folder, *words):
     """Start the command in a session of its own; it has no warm process to wait for."""
     options = ["--grace", "1", *([] if "--resume" in words else ["--framework", "torch"])]
+    options = [] if {"--show", "--csv"} & {*words} else options
     command = [sys.executable, "-m", "mwmagic.cli", "sweep", *options, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
@@ -73,8 +74,14 @@ def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
     assert "6 trials: 4 finished, 2 failed" in text
     assert "2 trials failed alike (3, 4): " in text
     assert "ValueError: unlucky" in text
-    assert "best: trial 5 (run 5; units 4, seed 1), val_loss 0.25; units matters most" in text
+    assert "best: trial 5 (run 5; units 4, seed 1), val_loss 0.25; as good: 6\n" in text
     assert finished(folder) == {f"1/{one}": 1 for one in (1, 2, 5, 6)}
+    code, shown = sweep(folder, "--show")
+    assert code == 0
+    assert text.endswith(shown), "what the sweep said at its end"
+    assert sweep(folder, "--csv")[1].startswith("trial,repeat,trial state,number,")
+    assert "leave out main.py" in sweep(folder, "main.py", "--show")[1]
+    assert "leave out --grace" in sweep(folder, "--grace", "1", "--show")[1]
     # The program is mended, and what failed runs again with it.
     (folder / "main.py").write_text(PROGRAM.replace("units == 13", "units == 14"))
     code, text = sweep(folder, "--resume", "--retry", "failed")

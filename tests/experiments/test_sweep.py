@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+from random import Random
 
 import pytest
 
@@ -13,20 +15,24 @@ from mwmagic.experiments.space import read_space, space_of
 from mwmagic.experiments.sweep import (
     TRIALS_LIMIT,
     Plan,
-    Trial,
-    TrialState,
-    TrialStatus,
     combinations,
     every,
-    groups,
-    matters_most,
     planned_sweep,
     seed_of,
     sweeps,
 )
+from mwmagic.experiments.trials import (
+    Trial,
+    TrialState,
+    TrialStatus,
+    groups,
+    matters_most,
+    ranked,
+    seconds_left,
+)
 from mwmagic.record import RunDirectory
 from mwmagic.record.reader import this_process
-from mwmagic.words.sweep import summary
+from mwmagic.words.sweep import as_csv, findings, sweep_words
 
 SOURCE = "units = 32\nlr = 0.1\nseed = 7\n"
 
@@ -194,37 +200,117 @@ def test_the_best_is_judged_over_its_repetitions():
     assert best.mean == pytest.approx(0.35)
     assert best.spread == pytest.approx(0.0707, abs=1e-4)
     assert other.params["units"] == 1
-    assert "best: trials 3, 4 (runs 3, 4; units 2, lr 0.1), val_loss 0.35 ± 0.071" in "\n".join(
-        summary(outcomes, "val_loss")
+    found = (
+        "best: trials 3, 4 (runs 3, 4; units 2, lr 0.1), val_loss 0.35 ± 0.071 over 2 repetitions"
     )
+    assert findings(outcomes, "val_loss") == [found]
+    # Repetitions stand together; what was ended early is where its best value belongs.
+    order = [7, 3, 4, 1, 2, 5, 6]
+    assert [one.trial.number for one in ranked(outcomes, "val_loss")] == order
+    assert [one.trial.number for one in ranked(outcomes[::-1], "val_loss")] == order
+
+
+def tried(value, times=2):
+    """Return the trials of a grid of two parameters, each so many times."""
+    pairs = [(units, lr) for _ in range(times) for units in (1, 2, 3) for lr in (1, 2)]
+    return [
+        outcome(at, value(units, lr), at, units=units, lr=lr)
+        for at, (units, lr) in enumerate(pairs, 1)
+    ]
 
 
 def test_what_matters_most_is_said_only_if_the_data_say_it():
-    def trials(value):
-        pairs = [(units, lr) for units in (1, 2) for lr in (1, 2)]
-        return [
-            outcome(at, value(units, lr), units=units, lr=lr)
-            for at, (units, lr) in enumerate(pairs, 1)
-        ]
-
-    name, part = matters_most(trials(lambda units, lr: 10 * lr + units), "val_loss")
+    name, part = matters_most(tried(lambda units, lr: 10 * lr + units), "val_loss")
     assert name == "lr"
-    assert part == pytest.approx(100 / 101)
-    assert matters_most(trials(lambda units, lr: lr + units), "val_loss") is None
-    assert matters_most(trials(lambda _units, _lr: 1.0), "val_loss") is None
-    assert matters_most(trials(lambda units, lr: 10 * lr + units)[:3], "val_loss") is None
-    alone = [outcome(at, at, units=at, lr=at % 2) for at in range(4)]
+    assert part == pytest.approx(0.97, abs=0.01)
+    assert matters_most(tried(lambda units, lr: 1.6 * lr + units), "val_loss") is None
+    assert matters_most(tried(lambda _units, _lr: 1.0), "val_loss") is None
+    # Six results are alike by chance as often as one time in ten.
+    assert matters_most(tried(lambda units, lr: 10 * lr + units, 1), "val_loss") is None
+    alone = [outcome(at, at, units=1, lr=at % 2) for at in range(20)]
     assert matters_most(alone, "val_loss") is None
+
+
+def test_chance_is_not_what_matters_most():
+    random = Random(0)
+    said = [matters_most(tried(lambda _u, _l: random.gauss(0, 1)), "val_loss") for _ in range(100)]
+    assert sum(one is not None for one in said) <= 8
+
+
+def test_the_values_of_a_range_are_put_together():
+    random = Random(0)
+    draws = [(random.uniform(1, 9), random.choice((16, 32))) for _ in range(12)]
+    outcomes = [outcome(at, lr, lr=lr, units=units) for at, (lr, units) in enumerate(draws, 1)]
+    name, part = matters_most(outcomes, "val_loss")
+    assert name == "lr"
+    assert part > 0.7
+
+
+def going(took, running=(), waiting=0):
+    """Return trials that ended one after the other since a moment, and others."""
+    began = 100.0
+    trials = []
+    for seconds in took:
+        facts = Facts(1, "main", "finished", started=began, seconds=seconds)
+        trials.append(TrialStatus(Trial(1), TrialState.FINISHED, facts))
+        began += seconds + 1
+    facts = [Facts(1, "", "", started=one) for one in running]
+    trials += [TrialStatus(Trial(1), TrialState.RUNNING, one) for one in facts]
+    return [*trials, *[TrialStatus(Trial(1), TrialState.WAITING)] * waiting]
+
+
+def test_the_time_left_is_said_only_if_it_can_be_right():
+    three = going([9, 9, 9], [130.0], 10)
+    # A trial takes 9 s, and the next one begins a second later; half of one is over.
+    assert seconds_left(three, 100.0, 134.5) == pytest.approx(29 / 3 * 10.5)
+    assert "1 running, about 2 min left" in sweep_words(1, three, seconds_left(three, 100, 134.5))
+    assert seconds_left(three, 101.0, 134.5) is None, "one ended before, at another pace"
+    assert seconds_left(going([9, 9], [], 10), 100.0, 120.0) is None
+    assert seconds_left(going([1, 9, 60], [], 10), 100.0, 180.0) is None
+    assert seconds_left(going([9, 9, 9], [130.0] * 4), 100.0, 134.5) is None, "none of theirs"
+    last = seconds_left(going([9, 9, 9], [130.0]), 100.0, 130.0)
+    assert last == pytest.approx(29 / 3)
+    two = going([9, 9, 9, 9], [140.0, 140.0])
+    for one, started in zip(two, (100.0, 100.0, 110.0, 110.0), strict=False):
+        object.__setattr__(one.facts, "started", started)
+    assert seconds_left(two, 100.0, 140.0) == pytest.approx(9.5), "two at once"
+
+
+def test_the_states_of_runs_that_are_over_are_not_read_again(tmp_path):
+    sweep = planned(tmp_path, "units=1,2,3")
+    launched(tmp_path, sweep, 1)
+    settled = {}
+    first = sweep.outcomes(settled)
+    assert list(settled) == [first[0].record.path.name]
+    launched(tmp_path, sweep, 2, "failed")
+    again = sweep.outcomes(settled)
+    assert again[0].facts is first[0].facts
+    assert [one.state.value for one in again] == ["finished", "failed", "waiting"]
+
+
+def test_a_sweep_as_csv_has_what_its_frame_has(tmp_path):
+    sweep = planned(tmp_path, "units=1,2")
+    launched(tmp_path, sweep, 1)
+    [one, other] = csv.DictReader(as_csv(sweep).splitlines())
+    assert (one["trial"], one["trial state"], one["number"], one["best val_loss"]) == (
+        *("1", "finished", "1", "0.5"),
+    )
+    assert (other["trial"], other["trial state"], other["number"], other["units"]) == (
+        *("2", "waiting", "", "2"),
+    )
+    assert sorted(sweep.frame().columns) == sorted(one)
 
 
 def test_a_metric_that_no_trial_has_is_said():
     outcomes = [outcome(1, 0.5, units=1)]
     outcomes[0].facts.last["val_loss"] = 0.5
-    assert summary(outcomes, "val_los")[-1] == (
+    assert findings(outcomes, "val_los")[-1] == (
         "no finished trial has the metric 'val_los': there are val_loss"
     )
-    assert summary([outcome(1, None, units=1)], "")[-1].startswith("no trial reported a metric")
-    assert len(summary([outcome(1, None, state=TrialState.FAILED)], "")) == 2
+    two = [outcome(1, 0.5, units=1), outcome(2, 0.5, units=2)]
+    assert findings(two, "val_loss") == ["best: trial 1 (run 1; units 1), val_loss 0.5; as good: 2"]
+    assert findings([outcome(1, None, units=1)], "")[-1].startswith("no trial reported a metric")
+    assert len(findings([outcome(1, None, state=TrialState.FAILED)], "")) == 1
 
 
 def test_trials_that_failed_alike_are_one_sentence():
@@ -234,8 +320,7 @@ def test_trials_that_failed_alike_are_one_sentence():
         TrialStatus(Trial(at), TrialState.FAILED, Facts(at, "main", "failed", failure=cause))
         for at in (1, 2, 3)
     ]
-    lines = summary(failed, "")
-    assert lines[0] == "3 trials: 3 failed"
-    assert lines[1].startswith("3 trials failed alike (1, 2, 3): a task ")
-    assert lines[1].endswith(": ValueError: no")
-    assert len(lines) == 2
+    assert sweep_words(1, failed) == "sweep 1, 3 trials: 3 failed"
+    [line] = findings(failed, "")
+    assert line.startswith("3 trials failed alike (1, 2, 3): a task ")
+    assert line.endswith(": ValueError: no")
