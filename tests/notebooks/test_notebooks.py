@@ -77,7 +77,7 @@ def test_a_notebook_opens_in_colab_and_installs_what_it_needs_there(name):
     assert [cell.source for cell in codes[:2]] == [INSTALL, "%load_ext mwmagic"]
 
 
-SHOWN = ("%mw_runs", "%mw_compare")
+SHOWN = ("%mw_runs", "%mw_compare", "%mw_sweep units", "%mw_sweep --show")
 """What the lesson on experiments shows also where it is only read."""
 
 
@@ -106,7 +106,7 @@ def test_run_all_stops_at_no_prompt_and_every_kill_is_seen_on_a_dashboard(name):
 
 
 def test_the_lesson_on_experiments_shows_its_table_and_comparison_without_a_kernel():
-    [table, comparison] = [
+    [table, comparison, sweep, more] = [
         re.sub(r"<script.*?</script>", "", cell.outputs[0].data["text/html"], flags=re.DOTALL)
         for cell in read("experiments")[1]
         if cell.source.startswith(SHOWN)
@@ -117,6 +117,10 @@ def test_the_lesson_on_experiments_shows_its_table_and_comparison_without_a_kern
         r"<b>run 3 is best by val_loss \([\d.]+\); it differs from run 2 in ", comparison
     )
     assert "data:image/svg+xml;base64," in comparison
+    assert "sweep 1, 4 trials: 4 finished" in sweep
+    assert "sweep 1, 6 trials: 6 finished" in more
+    assert more.count('scope="row"') == 6
+    assert "best: trial" in more
 
 
 def test_notebooks_load_the_data_alike():
