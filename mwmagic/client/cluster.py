@@ -445,7 +445,7 @@ class Cluster:
     def sweep(
         self,
         script: Path | str,
-        space: Mapping[str, Any],
+        space: Mapping[str, Any] | Iterable[Mapping[str, Any]],
         *,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
@@ -455,6 +455,7 @@ class Cluster:
         parallel: int = 1,
         metric: str = "",
         stop_when: str = "",
+        study: Any = None,  # noqa: ANN401 - Optuna may be missing
     ) -> Sweep:
         """Run a file with many combinations of its parameters, and wait for all of them.
 
@@ -463,7 +464,8 @@ class Cluster:
         script : path
             The file, as ``python script`` would name it.
         space : mapping of str to object
-            For the name of each parameter the values to try, or a range as ``"log(1e-4,1e-1)"``.
+            For the name of each parameter the values to try, or a range as ``"log(1e-4,1e-1)"``;
+            or one mapping of values for each trial, in any iterable.
         args, env : sequence of str, mapping of str to str
             The file's arguments, and further variables.
         random, seed : int, optional
@@ -475,6 +477,8 @@ class Cluster:
         metric, stop_when : str
             What says which is best, by default the first loss that there is; and a filter such as
             ``val_loss>2 and epoch>=3`` that ends a trial early.
+        study : optuna.Study, optional
+            It suggests the values of `random` trials, and its pruner ends some by their `metric`.
 
         Returns
         -------
@@ -486,24 +490,12 @@ class Cluster:
         BadArguments
             The program has no such parameter, or it cannot be set to one of the values.
         """
-        from .sweep import check_idle, conduct, new_sweep
+        from .sweep import sweep_on
 
-        check_idle(self)
-        sweep = new_sweep(
-            self.options.root,
-            str(script),
-            space,
-            cwd=Path.cwd(),
-            args=tuple(map(str, args)),
-            env=OPTIONS["env"].check(env or {}),
-            metric=metric,
-            stop_when=stop_when,
-            random=random,
-            seed=seed,
-            repeat=repeat,
-        )
-        conduct(sweep, self, parallel=parallel, on_message=_LOGGER.info, on_change=_LOGGER.info)
-        return sweep
+        words, variables = tuple(map(str, args)), OPTIONS["env"].check(env or {})
+        plan = {"args": words, "env": variables, "metric": metric, "stop_when": stop_when}
+        plan |= {"random": random, "seed": seed, "repeat": repeat}
+        return sweep_on(self, str(script), space, parallel=parallel, study=study, **plan)
 
     def live(self) -> Live:
         """Return the session of live cells; begin one if there is none.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ from mwmagic.experiments.sweep import (
     TrialStatus,
     combinations,
     every,
+    listed_trials,
     planned_sweep,
     seed_of,
     sweeps,
@@ -40,11 +43,13 @@ from mwmagic.words.sweep import begun_words, ended_words, interrupted_words
 
 from .arguments import reader
 from .run import program_text
+from .study import StudyTrials, check_continued, check_new, extend_study
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from mwmagic.experiments.space import Space
     from mwmagic.experiments.sweep import Sweep, Trial
     from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
@@ -63,6 +68,7 @@ __all__ = [
     "extend_sweep",
     "find_sweep",
     "new_sweep",
+    "sweep_on",
 ]
 
 AUTO = "auto"
@@ -78,7 +84,7 @@ CHANGE_SECONDS = 2.0
 def new_sweep(
     root: Path,
     script: str,
-    given: Mapping[str, Any],
+    given: Mapping[str, Any] | Iterable[Mapping[str, Any]],
     *,
     cwd: Path,
     args: Sequence[str] = (),
@@ -89,11 +95,21 @@ def new_sweep(
     metric: str = "",
     stop_when: str = "",
     options: Mapping[str, Any] | None = None,
+    study: Any = None,  # noqa: ANN401 - Optuna's
 ) -> Sweep:
-    """Plan a sweep and write it down."""
+    """Plan a sweep and write it down; what is given are values to try, or a trial after another."""
     text = program_text(cwd / script)
     variables = dict(env or {})
-    if not given and repeat < 2:  # noqa: PLR2004 - once
+    listed: list[dict[str, Any]] = []
+    if not isinstance(given, Mapping):
+        if random is not None or study is not None:
+            raise BadArguments(
+                f"a list of trials is run as it is: leave out {'random' if random else 'study'}, "
+                "or give values to choose from, as {'units': [32, 64]}"
+            )
+        listed = listed_trials(given, text, args, variables)
+        given = {}
+    elif not given and repeat < 2:  # noqa: PLR2004 - once
         raise BadArguments(
             "a sweep needs parameters with values to try, as units=32,64 lr=log(1e-4,1e-1)"
         )
@@ -101,13 +117,17 @@ def new_sweep(
     if stop_when:
         Filter(stop_when)
     seeds = seed_of(text, args, variables)
-    if repeat > 1 and seeds is not None and seeds[0] in space:
+    varied = {*space, *(name for one in listed for name in one)}
+    if repeat > 1 and seeds is not None and seeds[0] in varied:
         raise BadArguments(
             f"{seeds[0]} is varied already, which --repeat would change: leave one of them out"
         )
     draws = 0
-    if random is None:
-        trials = every(space)
+    if study is not None:
+        check_new(study, space, metric, random=random, seed=seed, repeat=repeat)
+        trials: list[dict[str, Any]] = [{}] * (random or 0)
+    elif random is None:
+        trials = listed or every(space)
     elif space:
         trials, draws = combinations(space, random, seed, 0)
     else:
@@ -124,6 +144,7 @@ def new_sweep(
         repeat=repeat,
         options=dict(options or {}),
         space=as_json(space),
+        study="" if study is None else study.study_name,
     )
     return planned_sweep(root, plan, text, trials)
 
@@ -136,26 +157,22 @@ def extend_sweep(
     repeat: int | None = None,
 ) -> int:
     """Plan further trials of a sweep: more values, more draws or more repetitions of each."""
-    plan, source = sweep.plan, sweep.source
-    new = space_of(given, source, plan.args, plan.env)
-    space = from_json(plan.space)
-    for name, more in new.items():
-        before = space.get(name)
-        if before is None:
-            raise BadArguments(
-                f"sweep {sweep.number} varies {', '.join(space)}, not {name}: begin another sweep"
-            )
-        if isinstance(before, tuple) and isinstance(more, tuple):
-            more = (*before, *(one for one in more if one not in before))  # noqa: PLW2901
-        space[name] = more
+    plan = sweep.plan
+    if plan.study:
+        return extend_study(sweep, None if given or repeat else random)
+    space = _widened(sweep, space_of(given, sweep.source, plan.args, plan.env))
     known = [one.params for one in sweep.trials()]
     changes: dict[str, Any] = {"space": as_json(space), "repeat": repeat or plan.repeat}
     if repeat is not None and repeat < plan.repeat:
         raise BadArguments(f"sweep {sweep.number} repeats each trial {plan.repeat} times already")
+    if random is not None and not space:
+        raise BadArguments(
+            f"sweep {sweep.number} has no values to draw from: begin another sweep with some"
+        )
     if random is not None:
         added, changes["draws"] = combinations(space, random, plan.seed, plan.draws, known)
         trials = [*_distinct(known), *added]
-    elif plan.draws and not given:
+    elif not given:
         trials = _distinct(known)
     elif plan.draws:
         raise BadArguments(
@@ -164,6 +181,22 @@ def extend_sweep(
     else:
         trials = every(space)
     return sweep.extend(trials, **changes)
+
+
+def _widened(sweep: Sweep, new: Space) -> Space:
+    """Return what a sweep varies, with more values of some parameters."""
+    space = from_json(sweep.plan.space)
+    for name, more in new.items():
+        before = space.get(name)
+        if before is None:
+            varied = ", ".join(space) or "no listed values"
+            raise BadArguments(
+                f"sweep {sweep.number} varies {varied}, not {name}: begin another sweep"
+            )
+        if isinstance(before, tuple) and isinstance(more, tuple):
+            more = (*before, *(one for one in more if one not in before))  # noqa: PLW2901
+        space[name] = more
+    return space
 
 
 def check_idle(cluster: Cluster) -> None:
@@ -196,6 +229,23 @@ def find_sweep(root: Path, number: int | None) -> Sweep:
     return known[max(known) if number is None else number]
 
 
+def sweep_on(
+    cluster: Cluster,
+    script: str,
+    given: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    *,
+    parallel: int | str = 1,
+    study: Any = None,  # noqa: ANN401 - Optuna's
+    **how: Any,  # noqa: ANN401 - see new_sweep
+) -> Sweep:
+    """Plan a sweep of a script in the current directory, and run all of its trials."""
+    check_idle(cluster)
+    sweep = new_sweep(cluster.options.root, script, given, cwd=Path.cwd(), study=study, **how)
+    say = logging.getLogger("mwmagic").info
+    conduct(sweep, cluster, parallel=parallel, study=study, on_message=say, on_change=say)
+    return sweep
+
+
 @contextmanager
 def companions(
     cluster: Cluster, count: int, on_message: Callable[[str], None]
@@ -218,6 +268,7 @@ def conduct(
     parallel: int | str = 1,
     retry: bool = False,
     source: str | None = None,
+    study: Any = None,  # noqa: ANN401 - Optuna's
     on_message: Callable[[str], None],
     on_change: Callable[[str], None],
 ) -> list[TrialStatus]:
@@ -242,7 +293,7 @@ def conduct(
         )
     left = len(sweep.left(retry=retry)) if left is None else left
     with companions(cluster, max(1, min(at_once, left)), on_message) as clusters:
-        driver = SweepDriver(sweep, clusters, on_message=on_message, on_change=on_change)
+        driver = SweepDriver(sweep, clusters, study, on_message=on_message, on_change=on_change)
         return driver.run(sweep.source if source is None else source, retry=retry)
 
 
@@ -261,12 +312,14 @@ class SweepDriver:
         self,
         sweep: Sweep,
         clusters: Sequence[Cluster],
+        study: Any = None,  # noqa: ANN401 - Optuna's
         *,
         on_message: Callable[[str], None],
         on_change: Callable[[str], None],
     ) -> None:
         self.sweep = sweep
         self._plan = sweep.plan
+        self._study = None if study is None else StudyTrials(study, sweep)
         self._clusters = list(clusters)
         self._say, self._on_change = on_message, on_change
         self._reported = time.monotonic()
@@ -293,6 +346,8 @@ class SweepDriver:
             )
         with self.sweep.writing():
             outcomes = self.sweep.outcomes()
+            if self._study is not None:
+                self._study.settle(outcomes)
             self._total = len(outcomes)
             again = (*OPEN, TrialState.FAILED) if retry else OPEN
             waiting = deque(one for one in outcomes if one.state in again)
@@ -366,6 +421,7 @@ class SweepDriver:
 
     def _launch(self, cluster: Cluster, trial: Trial) -> None:
         plan = self._plan
+        trial = trial if self._study is None else self._study.suggested(trial)
         params = dict(trial.params)
         if trial.repeat and self._seed is not None:
             name, seed = self._seed
@@ -390,18 +446,22 @@ class SweepDriver:
                 return True
         if run.over:
             return True
+        why = "" if self._study is None else self._study.prunes(one.trial, run.record)
         if self._stop_when is not None:
             known = _now(run.status(), one.trial.params)
             self._met.update(known)
             if self._stop_when(known):
-                self.sweep.prune(run.record, self._plan.stop_when)
-                run.stop()
-                return True
-        return False
+                why = self._plan.stop_when
+        if why:
+            self.sweep.prune(run.record, why)
+            run.stop()
+        return bool(why)
 
     def _end(self, trial: Trial, record: Record) -> None:
         """Report the end of a trial."""
         facts = facts_of(record, curves=False)
+        if self._study is not None:
+            self._study.settle(self.sweep.outcomes())
         self._met.update(facts.last)
         pruned = self.sweep.pruned().get(record.path.name, "")
         self._change(ended_words(trial, facts, self._plan.metric, pruned=pruned))
@@ -512,9 +572,15 @@ def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
             raise BadArguments(f"--{name} 0 would try nothing: give a number from 1")
 
 
-def continued(root: Path, given: argparse.Namespace, space: Mapping[str, Any]) -> tuple[Sweep, str]:
+def continued(
+    root: Path,
+    given: argparse.Namespace,
+    space: Mapping[str, Any],
+    study: Any = None,  # noqa: ANN401 - Optuna's
+) -> tuple[Sweep, str]:
     """Return the sweep that continues, with what was added to it, and the code that it runs."""
     sweep = find_sweep(root, (given.resume if given.extend is None else given.extend) or None)
+    check_continued(sweep, study, retry=bool(given.retry))
     source = _code(sweep, given)
     if given.extend is not None:
         with sweep.writing():

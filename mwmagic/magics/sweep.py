@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
 from mwmagic.client import sweep as work
 from mwmagic.client.arguments import add_env
+from mwmagic.client.study import named_study
 from mwmagic.dashboard.runs import NotebookTable
 from mwmagic.errors import NoRun, WaitInterrupted
 from mwmagic.experiments.space import read_space
@@ -46,6 +47,8 @@ def _sweep() -> Parser:
     add("--args", type=read_words, metavar="'A B'", help=what)
     add_env(parser, "An environment variable for the workers of the sweep.")
     work.add_sweep(parser)
+    what = "The variable with an Optuna study, which suggests the values of --random trials."
+    add("--study", metavar="NAME", help=what)
     return parser
 
 
@@ -58,11 +61,12 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     work.check_given(given, given.values)
     cluster, space = session.cluster(), read_space(given.values)
     source: str | None = None
+    study = None if given.study is None else named_study(session.variables, given.study)
     if given.resume is None and given.extend is None:
         work.check_idle(cluster)
-        sweep = _planned(session, given, space)
+        sweep = _planned(session, given, space, study)
     else:
-        sweep, source = work.continued(session.directory, given, space)
+        sweep, source = work.continued(session.directory, given, space, study)
     board = _Board(session, sweep)
     left = len(sweep.left(retry=bool(given.retry)))
     if not left:
@@ -76,6 +80,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
             parallel=given.parallel,
             retry=bool(given.retry),
             source=source,
+            study=study,
             on_message=session.say,
             on_change=board.change,
         )
@@ -90,7 +95,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     return sweep
 
 
-def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep:
+def _planned(session: Session, given: Namespace, space: dict[str, str], study: Any) -> Sweep:  # noqa: ANN401 - Optuna's
     """Plan a new sweep of a file, or of the latest run's program."""
     script, cwd, args = given.file, Path.cwd(), given.args or ()
     env = dict(given.env)
@@ -114,6 +119,7 @@ def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep
         repeat=given.repeat or 1,
         metric=given.metric or "",
         stop_when=given.stop_when or "",
+        study=study,
     )
 
 
