@@ -188,6 +188,30 @@ class Run:
         entries = self.record.metrics()
         return data_frame(entries) if frame else entries
 
+    def figure(self, *metrics: str) -> Any:  # noqa: ANN401 - matplotlib may be missing
+        """Return the curves of metrics as a figure, whose `savefig` writes PNG, SVG or PDF.
+
+        Parameters
+        ----------
+        metrics : str
+            Their names; by default a loss and an accuracy.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A chart for each, with the workers' mean and spread.
+
+        Raises
+        ------
+        BadArguments, NoRun
+            There is no such metric, or none at all.
+        NotInstalled
+            There is no matplotlib.
+        """
+        from mwmagic.experiments.compare import figure  # which few need
+
+        return figure([self.record], metrics)
+
     def history(self) -> dict[str, list[float]]:
         """Return what the last `fit` returned on the chief: ``History.history``.
 

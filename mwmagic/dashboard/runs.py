@@ -26,11 +26,11 @@ from .static import COLOURS, TONES, UNTYPESET, Picture, front_end, image, styles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mwmagic.experiments.compare import Aspect, CurvePoint, SideBySide
+    from mwmagic.experiments.compare import Aspect, Curve, CurvePoint, SideBySide
     from mwmagic.record import Record
     from mwmagic.words.table import Column
 
-__all__ = ["NotebookComparison", "NotebookTable"]
+__all__ = ["NotebookComparison", "NotebookTable", "curves_picture", "run_label"]
 
 SHOWN_ROWS = 200
 """How many runs a page holds: a saved notebook keeps each twice, for pages without scripts too."""
@@ -215,7 +215,12 @@ def _facts(found: SideBySide) -> dict[str, Any]:
 
 
 def _labels(found: SideBySide) -> list[str]:
-    return [f"run {one.number}" for one in found.facts]
+    return [run_label(one.number) for one in found.facts]
+
+
+def run_label(number: int) -> str:
+    """Return what a run is called beside others."""
+    return f"run {number}"
 
 
 def _point(one: CurvePoint) -> list[float | None]:
@@ -251,22 +256,25 @@ def _text_cell(kind: str, text: str) -> str:
 
 def _picture(found: SideBySide) -> str:
     """Return the curves of the chosen metrics as one image."""
-    axis = found.axes[0]
-    labels = dict(zip((one.number for one in found.facts), _labels(found), strict=True))
+    chosen = [one for one in found.curves if one.metric in found.metrics]
+    picture = curves_picture(chosen, _labels(found), found.axes[0])
+    return image(picture, conclusion(found)) if picture.metrics else ""
+
+
+def curves_picture(curves: Sequence[Curve], labels: Sequence[str], axis: str) -> Picture:
+    """Return charts of runs' curves, with a band for the spread of the workers of each run."""
     points = [
-        Point(0, Key(labels[one.run], 1, one.metric), x, point.value)
-        for one in found.curves
-        if one.metric in found.metrics
+        Point(0, Key(run_label(one.run), 1, one.metric), x, point.value)
+        for one in curves
         for point in one.points
         if (x := getattr(point, axis)) is not None
     ]
     bands = {
-        (labels[one.run], one.metric): [
+        (run_label(one.run), one.metric): [
             (getattr(point, axis), point.low, point.high)
             for point in one.points
             if point.low is not None and point.high is not None and point.low != point.high
         ]
-        for one in found.curves
+        for one in curves
     }
-    picture = Picture(points, list(labels.values()), axis, bands=bands)
-    return image(picture, conclusion(found)) if picture.metrics else ""
+    return Picture(points, labels, axis, bands=bands)
