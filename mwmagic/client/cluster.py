@@ -21,7 +21,7 @@ from mwmagic.record.paths import expanded
 
 from . import starting
 from .connection import REPLY_SECONDS, Connection, fetched, placed
-from .run import Run, is_going, prepared
+from .run import Run, is_going, prepared, tracked
 from .starting import (
     Coordinator,
     connections,
@@ -432,14 +432,15 @@ class Cluster:
         before, replaces = self.latest, self.options.replace if replace is None else replace
         if before is not None and (before.kept if launch.keep else replaces and is_going(before)):
             before.stop()
-        news = self._connection.request(
-            "launch",
-            tasks=tasks,
-            source=text,
-            draft="" if draft is None else str(draft.resolve()),
-            options={} if restarts is None else {"restarts": restarts},
-            **launch.as_json(),
-        )
+        with tracked(launch, self.options) as launch:
+            news = self._connection.request(
+                "launch",
+                tasks=tasks,
+                source=text,
+                draft="" if draft is None else str(draft.resolve()),
+                options={} if restarts is None else {"restarts": restarts},
+                **launch.as_json(),
+            )
         return Run(self, self._connection, news["run"])
 
     def sweep(

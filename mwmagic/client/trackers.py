@@ -12,7 +12,7 @@ import json
 import os
 import posixpath
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from mwmagic.model.status import RunState
 from .export import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mwmagic.experiments.runs import Facts
@@ -117,12 +117,9 @@ def to_mlflow(
 ) -> tuple[str, bool]:
     """Write a run to MLflow; return the id of MLflow's run, and whether it was there already."""
     tracking = _import("mlflow.tracking", "mlflow")
-    error = import_module("mlflow.exceptions").MlflowException
-    name = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
-    try:
+    with _explained(uri or tracking.get_tracking_uri(), f"run {record.number}"):
         client = tracking.MlflowClient(tracking_uri=uri)
-        known = client.get_experiment_by_name(name)
-        folder = client.create_experiment(name) if known is None else known.experiment_id
+        folder = _experiment(client, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"))
         mark = _mark(record)
         old = client.search_runs([folder], filter_string=f"tags.`{RECORD_TAG}` = '{mark}'")
         if old and not overwrite:
@@ -136,12 +133,42 @@ def to_mlflow(
             raise
         for one in old:
             client.delete_run(one.info.run_id)
-    except error as trouble:
-        where = uri or tracking.get_tracking_uri()
-        raise BadArguments(
-            f"MLflow at {where} refused run {record.number}: {str(trouble).strip()}"
-        ) from None
     return new, False
+
+
+@contextmanager
+def _explained(uri: str, what: str) -> Iterator[None]:
+    """Turn an error of MLflow's into one of ours."""
+    try:
+        yield
+    except import_module("mlflow.exceptions").MlflowException as error:
+        raise BadArguments(f"MLflow at {uri} refused {what}: {str(error).strip()}") from None
+
+
+@contextmanager
+def mlflow_run(name: str, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the variables by which all tasks of a launch log to one new run of MLflow.
+
+    It is removed if the launch is refused.
+    """
+    tracking = _import("mlflow.tracking", "mlflow")
+    uri = env.get("MLFLOW_TRACKING_URI") or tracking.get_tracking_uri()
+    with _explained(uri, f"a run for {name}"):
+        client = tracking.MlflowClient(tracking_uri=uri)
+        experiment = _experiment(client, env.get("MLFLOW_EXPERIMENT_NAME"))
+        run = client.create_run(experiment, run_name=name)
+    try:
+        yield {"MLFLOW_TRACKING_URI": uri, "MLFLOW_RUN_ID": run.info.run_id}
+    except BaseException:
+        client.delete_run(run.info.run_id)
+        raise
+
+
+def _experiment(client: Any, name: str | None) -> str:  # noqa: ANN401 - MLflow's
+    """Return the id of an experiment of MLflow, which is made if it is not there."""
+    name = name or "Default"
+    known = client.get_experiment_by_name(name)
+    return str(client.create_experiment(name) if known is None else known.experiment_id)
 
 
 def _mark(record: Record) -> str:
