@@ -18,6 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, NoRun, NotInstalled
+from mwmagic.experiments.compare import VALUE_HIDDEN, is_secret
 from mwmagic.experiments.runs import facts_of
 from mwmagic.experiments.series import scalars
 from mwmagic.model.status import RunState
@@ -44,9 +45,15 @@ def _import(name: str, package: str) -> Any:  # noqa: ANN401 - a module
         ) from None
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a parameter's
-    """Return a parameter's value as a number, a truth value or a text."""
-    return value if isinstance(value, bool | int | float | str) else json.dumps(value)
+def _parameters(facts: Facts) -> dict[str, bool | int | float | str]:
+    """Return a run's parameters as trackers take them; a text that may be a secret is hidden."""
+    found: dict[str, bool | int | float | str] = {}
+    for name, value in facts.parameters.items():
+        known = isinstance(value, bool | int | float | str)
+        found[name] = value if known else json.dumps(value)
+        if isinstance(value, str) and is_secret(name):
+            found[name] = VALUE_HIDDEN
+    return found
 
 
 # TensorBoard.
@@ -84,8 +91,7 @@ def _hparams(facts: Facts, began: float) -> Iterator[tuple[float, int, Any]]:
     """Yield what the HParams tab reads: the parameters, and how the run ended."""
     plugin = import_module("tensorboard.plugins.hparams.summary_v2")
     metadata, data = plugin.metadata, plugin.plugin_data_pb2
-    known = {name: _plain(value) for name, value in facts.parameters.items()}
-    yield began, 0, plugin.hparams_pb(known, f"run {facts.number}", began)
+    yield began, 0, plugin.hparams_pb(_parameters(facts), f"run {facts.number}", began)
     ended = began + (facts.seconds or 0.0)
     if not RunState(facts.state).final:
         return
@@ -210,8 +216,8 @@ def _filled(client: Any, run: str, record: Record) -> None:  # noqa: ANN401 - ML
     entities = import_module("mlflow.entities")
     facts = facts_of(record, curves=False)
     params = [
-        entities.Param(_name(name), str(_plain(value))[:VALUE_CHARACTERS])
-        for name, value in facts.parameters.items()
+        entities.Param(_name(name), str(value)[:VALUE_CHARACTERS])
+        for name, value in _parameters(facts).items()
     ]
     metrics = [
         entities.Metric(_name(name), value, round(wall * 1000), step)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
+    "VALUE_HIDDEN",
     "Aspect",
     "Changes",
     "CodeLine",
@@ -39,6 +40,7 @@ __all__ = [
     "compare",
     "curves_of",
     "figure",
+    "is_secret",
 ]
 
 COMPARED_LIMIT = 24
@@ -226,12 +228,17 @@ def _launches(records: Sequence[Record]) -> list[Aspect]:
     rows = [_row("argument", "arguments", args)] if any(args) else []
     for name in dict.fromkeys(name for one in known for name in one):
         row = _row("variable", name, [one.get(name) for one in known])
-        if _SECRET.search(name) and not row.differs:
+        if is_secret(name) and not row.differs:
             continue
-        if _SECRET.search(name):
+        if is_secret(name):
             row = row._replace(values=tuple(f"{VALUE_HIDDEN} {i}" for i in _ranks(row.values)))
         rows.append(row)
     return rows
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the name of a variable says that its value is a secret."""
+    return bool(_SECRET.search(name))
 
 
 def _ranks(values: Sequence[Any]) -> list[int]:

@@ -15,6 +15,7 @@ from mwmagic.dashboard import exports
 from mwmagic.record import RunDirectory, paths, runs
 
 PROGRAM = "units = 32\nlr = 0.1\nname = 'adam'\nlayers = [64, 32]\n"
+PROGRAM += "import os\nkey = os.environ.get('API_KEY', 'mine')\n"
 
 STEPS = 4
 
@@ -127,7 +128,13 @@ def test_tensorboards_own_reader_finds_every_value(export, tmp_path):
             (step, one) for step, one, _ in scalars[name]
         ]
     assert [wall for _, _, wall in scalars["val_loss"]] == [1_000_004.5, 1_000_008.5]
-    assert params == {"units": 32, "lr": 0.1, "name": "adam", "layers": "[64, 32]"}
+    assert params == {
+        "units": 32,
+        "lr": 0.1,
+        "name": "adam",
+        "layers": "[64, 32]",
+        "API_KEY": "(set)",
+    }
     assert (began, status, ended) == (1_000_000.0, 1, 1_000_060.0)  # 1 is success
     assert len(list((tmp_path / "tensorboard").glob("run-*/events.out.tfevents.*"))) == 2
     code, text = export("tensorboard", "1")
@@ -159,6 +166,7 @@ def test_mlflows_own_client_reads_every_value_and_a_gang_is_one_run(export, tmp_
         "lr": "0.1",
         "name": "adam",
         "layers": "[64, 32]",
+        "API_KEY": "(set)",
     }
     run = first.info.run_id
     for name, expected in EXPECTED.items():
