@@ -202,19 +202,23 @@ class StudyTrials:
     def prunes(self, trial: Trial, record: Record) -> str:
         """Report to the study what a trial has reached; return why it ends early, if it does."""
         going = self._going.get(trial.number) or self._resumed(trial)
+        if going is not None and self._report(going, record) and going.trial.should_prune():
+            return f"{type(self._study.pruner).__name__} pruned it"
+        return ""
+
+    def _report(self, going: _Asked, record: Record) -> bool:
+        """Report the values that a trial has reached since the last look; return whether any."""
         path = record.paths.metrics
         size = path.stat().st_size if path.exists() else 0
-        if going is None or size == going.size:
-            return ""
+        if size == going.size:
+            return False
         going.size = size
         reached = _reached(read_few(path), self._metric)
         new = {step: value for step, value in reached.items() if step > going.step}
         for step, value in new.items():
             going.trial.report(value, step)
             going.step = step
-        if new and going.trial.should_prune():
-            return f"{type(self._study.pruner).__name__} pruned it"
-        return ""
+        return bool(new)
 
     def _resumed(self, trial: Trial) -> _Asked | None:
         """Return a trial that is going; None if the study knows that it is over."""
@@ -232,6 +236,9 @@ class StudyTrials:
             number = one.trial.study_number
             if number not in running or not one.state.over:
                 continue
+            going = self._going.get(one.trial.number) or self._resumed(one.trial)
+            if going is not None and one.record is not None:
+                self._report(going, one.record)
             value = one.value(self._metric)
             if one.state is TrialState.PRUNED:
                 self._study.tell(number, state=states.PRUNED)

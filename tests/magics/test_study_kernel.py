@@ -66,7 +66,8 @@ def test_a_study_that_is_killed_and_resumed_counts_each_trial_once(kernel, tmp_p
     finished = [one for one in outcomes if one.state is TrialState.FINISHED]
     best = [one.facts.best["val_loss"] for one in finished]
     assert best == [value for state, value, _ in trials if state == "COMPLETE"]
-    steps = kernel.run("{tuple(one.intermediate_values)[:2] for one in study.trials}").value
-    assert steps == "{(1, 2)}"
+    done = "one.state.name == 'COMPLETE'"
+    steps = f"{{tuple(one.intermediate_values) for one in study.trials if {done}}}"
+    assert kernel.run(steps).value == "{(1, 2, 3, 4, 5, 6, 7, 8)}"
     found = kernel.run("study.best_trial.number").value
     assert sweep.best() == outcomes[int(found)].record
