@@ -34,6 +34,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "gc": ("Remove old runs: first list them, then remove them with --yes.", records.add_gc),
     "compare": ("Show two recorded runs or more side by side.", records.add_compare),
     "doctor": ("Show what works on this machine, and what to do about the rest.", doctor.add),
+    "export": ("Write recorded runs for other tools, such as TensorBoard.", records.add_export),
     "stop": ("End clusters and everything they run.", clusters.add_stop),
 }
 

@@ -17,6 +17,7 @@ from mwmagic.client.arguments import (
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.reading import add_log_options, log_objects, recorded
 from mwmagic.client.rerun import Rerun
+from mwmagic.dashboard import exports
 from mwmagic.dashboard.static import text
 from mwmagic.errors import NoRun, WaitTimeout
 from mwmagic.experiments.compare import compare
@@ -39,6 +40,7 @@ __all__ = [
     "TIMEOUT_CODE",
     "add_compare",
     "add_explain",
+    "add_export",
     "add_gc",
     "add_logs",
     "add_note",
@@ -213,6 +215,22 @@ def add_gc(command: argparse.ArgumentParser) -> None:
 
 def _gc(given: argparse.Namespace) -> int:
     for line in work.clean(runs(), given):
+        show(line)
+    return 0
+
+
+def add_export(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command that writes recorded runs for other tools."""
+    what = "Event files for TensorBoard, runs of MLflow, metrics as CSV, or curves as a picture."
+    form = f"{{{','.join(exports.FORMATS)}}}"
+    command.add_argument("kind", choices=exports.FORMATS, metavar=form, help=what)
+    exports.add_export(command)
+    command.add_argument("--overwrite", action="store_true", help="Replace what is there.")
+    command.set_defaults(action=_export)
+
+
+def _export(given: argparse.Namespace) -> int:
+    for line in exports.export_runs(runs(), given):
         show(line)
     return 0
 

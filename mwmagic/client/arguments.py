@@ -27,6 +27,7 @@ __all__ = [
     "add_params",
     "add_table_options",
     "choices",
+    "chosen",
     "compared",
     "read_tasks",
     "reader",
@@ -155,12 +156,18 @@ def compared(records: Sequence[Record], namespace: argparse.Namespace) -> list[R
     """
     from mwmagic.words.table import RunTable
 
-    numbers, known = namespace.runs, {record.number: record for record in records}
+    numbers = namespace.runs
     if not numbers:
         last = namespace.last or (None if namespace.where else 2)
         return list(RunTable(records, where=namespace.where, last=last))
     if namespace.where or namespace.last:
         raise BadArguments("give the numbers of runs, or choose with --where and --last, not both")
+    return chosen(records, numbers)
+
+
+def chosen(records: Sequence[Record], numbers: Sequence[int]) -> list[Record]:
+    """Return the runs with some numbers, in their order; see `compared` for the errors."""
+    known = {record.number: record for record in records}
     for number in numbers:
         if number not in known:
             raise NoRun(f"there is no run {number}; %mw_runs, or `mwmagic runs`, lists all")

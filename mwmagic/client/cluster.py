@@ -21,7 +21,7 @@ from mwmagic.record.paths import expanded
 
 from . import starting
 from .connection import REPLY_SECONDS, Connection, fetched, placed
-from .run import Run, is_going, prepared
+from .run import Run, is_going, prepared, tracked
 from .starting import Coordinator, connections, declared, discard, server_of, start_supervisor
 
 if TYPE_CHECKING:
@@ -425,20 +425,21 @@ class Cluster:
         before, replaces = self.latest, self.options.replace if replace is None else replace
         if before is not None and (before.kept if launch.keep else replaces and is_going(before)):
             before.stop()
-        news = self._connection.request(
-            "launch",
-            tasks=tasks,
-            source=text,
-            draft="" if draft is None else str(draft.resolve()),
-            options={} if restarts is None else {"restarts": restarts},
-            **launch.as_json(),
-        )
+        with tracked(launch, self.options) as launch:
+            news = self._connection.request(
+                "launch",
+                tasks=tasks,
+                source=text,
+                draft="" if draft is None else str(draft.resolve()),
+                options={} if restarts is None else {"restarts": restarts},
+                **launch.as_json(),
+            )
         return Run(self, self._connection, news["run"])
 
     def sweep(
         self,
         script: Path | str,
-        space: Mapping[str, Any],
+        space: Mapping[str, Any] | Iterable[Mapping[str, Any]],
         *,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
@@ -449,6 +450,7 @@ class Cluster:
         metric: str = "",
         stop_when: str = "",
         progress: Callable[[str], None] | None = print,
+        study: Any = None,  # noqa: ANN401 - Optuna may be missing
     ) -> Sweep:
         """Run a file with many combinations of its parameters, and wait for all of them.
 
@@ -457,7 +459,8 @@ class Cluster:
         script : path
             The file, as ``python script`` would name it.
         space : mapping of str to object
-            For the name of each parameter the values to try, or a range as ``"log(1e-4,1e-1)"``.
+            For the name of each parameter the values to try, or a range as ``"log(1e-4,1e-1)"``;
+            or one mapping of values for each trial, in any iterable.
         args, env : sequence of str, mapping of str to str
             The file's arguments, and further variables.
         random, seed : int, optional
@@ -471,6 +474,8 @@ class Cluster:
             ``val_loss>2 and epoch>=3`` that ends a trial early.
         progress : callable, optional
             Called with a line when a trial begins or ends, and with what was found.
+        study : optuna.Study, optional
+            It suggests the values of `random` trials, and its pruner ends some by their `metric`.
 
         Returns
         -------
@@ -482,25 +487,12 @@ class Cluster:
         BadArguments
             The program has no such parameter, or it cannot be set to one of the values.
         """
-        from .planning import check_parallel, new_sweep
-        from .sweep import check_idle, narrated
+        from .sweep import sweep_on
 
-        check_idle(self)
-        parallel = check_parallel(parallel, **vars(self.options))
-        sweep = new_sweep(
-            self.options.root,
-            str(script),
-            space,
-            cwd=Path.cwd(),
-            args=tuple(map(str, args)),
-            env=OPTIONS["env"].check(env or {}),
-            metric=metric,
-            stop_when=stop_when,
-            random=random,
-            seed=seed,
-            repeat=repeat,
-        )
-        return narrated(sweep, self, parallel=parallel, progress=progress)
+        words, variables = tuple(map(str, args)), OPTIONS["env"].check(env or {})
+        plan = {"args": words, "env": variables, "metric": metric, "stop_when": stop_when}
+        plan |= {"random": random, "seed": seed, "repeat": repeat, "study": study}
+        return sweep_on(self, str(script), space, parallel=parallel, progress=progress, **plan)
 
     def live(self) -> Live:
         """Return the session of live cells; begin one if there is none.

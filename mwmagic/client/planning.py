@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mwmagic.experiments.sweep import (
     Plan,
     combinations,
     every,
+    listed_trials,
     planned_sweep,
     seed_of,
     sweeps,
@@ -21,11 +23,13 @@ from mwmagic.model.values import counted
 
 from .arguments import reader
 from .run import program_text
+from .study import check_continued, check_new, extend_study
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from mwmagic.experiments.space import Space
     from mwmagic.experiments.sweep import Sweep
 
 __all__ = [
@@ -47,7 +51,7 @@ AUTO = "auto"
 def new_sweep(
     root: Path,
     script: str,
-    given: Mapping[str, Any],
+    given: Mapping[str, Any] | Iterable[Mapping[str, Any]],
     *,
     cwd: Path,
     args: Sequence[str] = (),
@@ -58,11 +62,21 @@ def new_sweep(
     metric: str = "",
     stop_when: str = "",
     options: Mapping[str, Any] | None = None,
+    study: Any = None,  # noqa: ANN401 - Optuna's
 ) -> Sweep:
-    """Plan a sweep and write it down."""
+    """Plan a sweep and write it down; what is given are values to try, or a trial after another."""
     text = program_text(cwd / script)
     variables = dict(env or {})
-    if not given and repeat < 2:  # noqa: PLR2004 - once
+    listed: list[dict[str, Any]] = []
+    if not isinstance(given, Mapping):
+        if random is not None or study is not None:
+            raise BadArguments(
+                f"a list of trials is run as it is: leave out {'random' if random else 'study'}, "
+                "or give values to choose from, as {'units': [32, 64]}"
+            )
+        listed = listed_trials(given, text, args, variables)
+        given = {}
+    elif not given and repeat < 2:  # noqa: PLR2004 - once
         raise BadArguments(
             "a sweep needs parameters with values to try, as units=32,64 lr=log(1e-4,1e-1)"
         )
@@ -70,13 +84,17 @@ def new_sweep(
     if stop_when:
         Filter(stop_when)
     seeds = seed_of(text, args, variables)
-    if repeat > 1 and seeds is not None and seeds[0] in space:
+    varied = {*space, *(name for one in listed for name in one)}
+    if repeat > 1 and seeds is not None and seeds[0] in varied:
         raise BadArguments(
             f"{seeds[0]} is varied already, which --repeat would change: leave one of them out"
         )
     draws = 0
-    if random is None:
-        trials = every(space)
+    if study is not None:
+        check_new(study, space, metric, random=random, seed=seed, repeat=repeat)
+        trials: list[dict[str, Any]] = [{}] * (random or 0)
+    elif random is None:
+        trials = listed or every(space)
     elif space:
         trials, draws = combinations(space, random, seed, 0)
     else:
@@ -93,6 +111,7 @@ def new_sweep(
         repeat=repeat,
         options=dict(options or {}),
         space=as_json(space),
+        study="" if study is None else study.study_name,
     )
     return planned_sweep(root, plan, text, trials)
 
@@ -105,33 +124,25 @@ def extend_sweep(
     repeat: int | None = None,
 ) -> int:
     """Plan further trials of a sweep: more values, more draws or more repetitions of each."""
-    plan, source = sweep.plan, sweep.source
-    new = space_of(given, source, plan.args, plan.env)
-    space = from_json(plan.space)
-    for name, more in new.items():
-        before = space.get(name)
-        if before is None:
-            raise BadArguments(
-                f"sweep {sweep.number} varies {', '.join(space)}, not {name}: begin another sweep"
-            )
-        if isinstance(before, tuple) and isinstance(more, tuple):
-            more = (*before, *(one for one in more if one not in before))  # noqa: PLW2901
-        space[name] = more
+    plan = sweep.plan
+    if plan.study:
+        new = None if random is None else _more(sweep, random, len(sweep.trials()))
+        return extend_study(sweep, None if given or repeat else new)
+    space = _widened(sweep, space_of(given, sweep.source, plan.args, plan.env))
     known = [one.params for one in sweep.trials()]
     changes: dict[str, Any] = {"space": as_json(space), "repeat": repeat or plan.repeat}
     if repeat is not None and repeat < plan.repeat:
         raise BadArguments(f"sweep {sweep.number} repeats each trial {plan.repeat} times already")
+    if random is not None and not space:
+        raise BadArguments(
+            f"sweep {sweep.number} has no values to draw from: begin another sweep with some"
+        )
     if random is not None:
         there = _distinct(known)
-        wanted = int(random) if isinstance(random, str) else random - len(there)
-        if wanted < 1:
-            raise BadArguments(
-                f"sweep {sweep.number} has {counted(len(there), 'combination')} already: say how "
-                f"many there shall be in all, or --random +{random} to draw {random} more"
-            )
+        wanted = _more(sweep, random, len(there))
         added, changes["draws"] = combinations(space, wanted, plan.seed, plan.draws, known)
         trials = [*there, *added]
-    elif plan.draws and not given:
+    elif not given:
         trials = _distinct(known)
     elif plan.draws:
         raise BadArguments(
@@ -140,6 +151,33 @@ def extend_sweep(
     else:
         trials = every(space)
     return sweep.extend(trials, **changes)
+
+
+def _more(sweep: Sweep, random: int | str, there: int) -> int:
+    """Return how many combinations are added: N in all, or N more with a plus."""
+    wanted = int(random) if isinstance(random, str) else random - there
+    if wanted < 1:
+        raise BadArguments(
+            f"sweep {sweep.number} has {counted(there, 'combination')} already: say how many there "
+            f"shall be in all, or --random +{random} to draw {random} more"
+        )
+    return wanted
+
+
+def _widened(sweep: Sweep, new: Space) -> Space:
+    """Return what a sweep varies, with more values of some parameters."""
+    space = from_json(sweep.plan.space)
+    for name, more in new.items():
+        before = space.get(name)
+        if before is None:
+            varied = ", ".join(space) or "no listed values"
+            raise BadArguments(
+                f"sweep {sweep.number} varies {varied}, not {name}: begin another sweep"
+            )
+        if isinstance(before, tuple) and isinstance(more, tuple):
+            more = (*before, *(one for one in more if one not in before))  # noqa: PLW2901
+        space[name] = more
+    return space
 
 
 def _distinct(params: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -265,7 +303,7 @@ def shown(root: Path, given: argparse.Namespace, values: Sequence[str]) -> Sweep
     """Return the sweep that is only shown, or None; refuse what is for one that runs."""
     if given.show is None and not given.csv:
         return None
-    flags = [*_NEW, "retry", "extend", "code", "args", "env", "file"]
+    flags = [*_NEW, "retry", "extend", "code", "args", "env", "file", "study"]
     names = [f"--{one.replace('_', '-')}" for one in flags if getattr(given, one, None)]
     names += ["--resume"] if given.resume is not None else []
     names += ["--parallel"] if given.parallel != 1 else []
@@ -274,9 +312,15 @@ def shown(root: Path, given: argparse.Namespace, values: Sequence[str]) -> Sweep
     return find_sweep(root, given.show or None)
 
 
-def continued(root: Path, given: argparse.Namespace, space: Mapping[str, Any]) -> tuple[Sweep, str]:
+def continued(
+    root: Path,
+    given: argparse.Namespace,
+    space: Mapping[str, Any],
+    study: Any = None,  # noqa: ANN401 - Optuna's
+) -> tuple[Sweep, str]:
     """Return the sweep that continues, with what was added to it, and the code that it runs."""
     sweep = find_sweep(root, (given.resume if given.extend is None else given.extend) or None)
+    check_continued(sweep, study, retry=bool(given.retry))
     source = _code(sweep, given)
     if given.extend is not None:
         with sweep.writing():

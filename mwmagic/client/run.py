@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal as signals
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import (
@@ -34,15 +36,16 @@ from .connection import CLOSE_SECONDS, REPLY_SECONDS
 from .starting import attributes, inherited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from mwmagic.model.findings import Cause
     from mwmagic.model.messages import Launch
+    from mwmagic.model.options import ClusterOptions
 
     from .cluster import Cluster
     from .connection import Connection
 
-__all__ = ["Run", "Stacks", "is_going", "prepared", "program_text"]
+__all__ = ["Run", "Stacks", "is_going", "prepared", "program_text", "tracked"]
 
 EXAMINE_SECONDS = 60.0
 """Time limit for the tasks to be examined."""
@@ -187,6 +190,30 @@ class Run:
         """
         entries = self.record.metrics()
         return data_frame(entries) if frame else entries
+
+    def figure(self, *metrics: str) -> Any:  # noqa: ANN401 - matplotlib may be missing
+        """Return the curves of metrics as a figure, whose `savefig` writes PNG, SVG or PDF.
+
+        Parameters
+        ----------
+        metrics : str
+            Their names; by default a loss and an accuracy.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A chart for each, with the workers' mean and spread.
+
+        Raises
+        ------
+        BadArguments, NoRun
+            There is no such metric, or none at all.
+        NotInstalled
+            There is no matplotlib.
+        """
+        from mwmagic.experiments.compare import figure  # which few need
+
+        return figure([self.record], metrics)
 
     def history(self) -> dict[str, list[float]]:
         """Return what the last `fit` returned on the chief: ``History.history``.
@@ -439,6 +466,25 @@ def prepared(
         text, args, given = chosen.source, tuple(chosen.args), {**given, **chosen.env}
     every = {**inherited(), **env, **given}
     return replace(launch, args=args, env=every, given=given, attributes=attributes()), text
+
+
+@contextmanager
+def tracked(launch: Launch, options: ClusterOptions) -> Iterator[Launch]:
+    """Yield a launch whose tasks are one run of the tracker that the cluster was declared with.
+
+    Variables that were given are left as they are.
+    """
+    name = {"mlflow": "MLFLOW_RUN_ID", "wandb": "WANDB_RUN_GROUP"}.get(options.tracker)
+    if name is None or name in {**options.env, **launch.given}:
+        yield launch
+    elif name == "WANDB_RUN_GROUP":
+        group = f"{launch.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}-{token_hex(2)}"
+        yield replace(launch, env={**launch.env, name: group})
+    else:
+        from .trackers import mlflow_run  # which imports MLflow
+
+        with mlflow_run(launch.path.name, launch.env) as variables:
+            yield replace(launch, env={**launch.env, **variables})
 
 
 def is_going(run: Run) -> bool:

@@ -34,10 +34,11 @@ from mwmagic.words.sweep import (
     sweep_words,
 )
 
-from .planning import AUTO
+from .planning import AUTO, check_parallel, new_sweep
+from .study import StudyTrials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mwmagic.experiments.sweep import Sweep, Trial
     from mwmagic.model.status import RunStatus
@@ -51,7 +52,7 @@ __all__ = [
     "check_idle",
     "companions",
     "conduct",
-    "narrated",
+    "sweep_on",
 ]
 
 _LOGGER = logging.getLogger("mwmagic")
@@ -106,6 +107,7 @@ def conduct(
     parallel: int | str = 1,
     retry: bool = False,
     source: str | None = None,
+    study: Any = None,  # noqa: ANN401 - Optuna's
     command: str = "mwmagic sweep",
     on_message: Callable[[str], None],
     on_change: Callable[[str], None],
@@ -125,7 +127,7 @@ def conduct(
     try:
         with companions(cluster, at_once, on_message) as clusters:
             driver = SweepDriver(
-                sweep, clusters, on_message=on_message, on_change=on_change, on_look=on_look
+                sweep, clusters, study, on_message=on_message, on_change=on_change, on_look=on_look
             )
             return driver.run(sweep.source if source is None else source, retry=retry)
     except MwmagicError:
@@ -133,25 +135,39 @@ def conduct(
         raise
 
 
-def narrated(
-    sweep: Sweep,
+def sweep_on(
     cluster: Cluster,
+    script: str,
+    given: Mapping[str, Any] | Iterable[Mapping[str, Any]],
     *,
     parallel: int | str,
     progress: Callable[[str], None] | None,
+    study: Any,  # noqa: ANN401 - Optuna's
+    **how: Any,  # noqa: ANN401 - see new_sweep
 ) -> Sweep:
-    """Run a sweep for a script; `progress` gets what the command line would print of it."""
+    """Plan a sweep of a script in the current directory, and run all of its trials.
 
-    def tell(text: str) -> None:
+    `progress` gets what the command line would print of it.
+    """
+    check_idle(cluster)
+    parallel = check_parallel(parallel, **vars(cluster.options))
+    sweep = new_sweep(cluster.options.root, script, given, cwd=Path.cwd(), study=study, **how)
+
+    def report(text: str) -> None:
         if progress is not None:
             progress(text)
 
     outcomes = conduct(
-        sweep, cluster, parallel=parallel, on_message=_LOGGER.warning, on_change=tell
+        sweep,
+        cluster,
+        parallel=parallel,
+        study=study,
+        on_message=_LOGGER.warning,
+        on_change=report,
     )
     found = findings(outcomes, sweep.metric(outcomes))
     for line in [sweep_words(sweep.number, outcomes), *found]:
-        tell(line)
+        report(line)
     return sweep
 
 
@@ -198,6 +214,7 @@ class SweepDriver:
         self,
         sweep: Sweep,
         clusters: Sequence[Cluster],
+        study: Any = None,  # noqa: ANN401 - Optuna's
         *,
         on_message: Callable[[str], None],
         on_change: Callable[[str], None],
@@ -205,6 +222,7 @@ class SweepDriver:
     ) -> None:
         self.sweep = sweep
         self._plan = sweep.plan
+        self._study = None if study is None else StudyTrials(study, sweep)
         self._clusters = list(clusters)
         self._say, self._on_change, self._on_look = on_message, on_change, on_look
         self._looked = time.monotonic()
@@ -231,6 +249,8 @@ class SweepDriver:
             )
         with self.sweep.writing():
             outcomes = self.sweep.outcomes()
+            if self._study is not None:
+                self._study.settle(outcomes)
             self._total = len(outcomes)
             again = (*OPEN, TrialState.FAILED) if retry else OPEN
             waiting = deque(one for one in outcomes if one.state in again)
@@ -308,7 +328,8 @@ class SweepDriver:
         return again
 
     def _launch(self, cluster: Cluster, one: TrialStatus) -> None:
-        plan, trial = self._plan, one.trial
+        plan = self._plan
+        trial = one.trial if self._study is None else self._study.suggested(one.trial)
         params = dict(trial.params)
         if trial.repeat and self._seed is not None:
             name, seed = self._seed
@@ -350,14 +371,16 @@ class SweepDriver:
         if run.over:
             return True
         self._report(one)
+        why = "" if self._study is None else self._study.prunes(one.trial, run.record)
         if self._stop_when is not None:
             known = _known(run.status(), one.trial.params)
             self._met.update(known)
             if self._stop_when(known):
-                self.sweep.prune(run.record, self._plan.stop_when)
-                run.stop()
-                return True
-        return False
+                why = self._plan.stop_when
+        if why:
+            self.sweep.prune(run.record, why)
+            run.stop()
+        return bool(why)
 
     def _report(self, one: _Going) -> None:
         """Say once why a run was restarted, and that it makes no progress."""
@@ -371,6 +394,8 @@ class SweepDriver:
     def _end(self, trial: Trial, record: Record) -> None:
         """Report the end of a trial."""
         facts = facts_of(record, curves=False)
+        if self._study is not None:
+            self._study.settle(self.sweep.outcomes())
         self._met.update(facts.last)
         pruned = self.sweep.pruned().get(record.path.name, "")
         self._change(ended_words(trial, facts, self._plan.metric, pruned=pruned))

@@ -36,9 +36,11 @@ __all__ = [
     "NotebookTable",
     "column_facts",
     "curves_image",
+    "curves_picture",
     "interactive",
     "plain_table",
     "point_facts",
+    "run_label",
 ]
 
 SHOWN_ROWS = 200
@@ -221,7 +223,12 @@ def _facts(found: SideBySide) -> dict[str, Any]:
 
 
 def _labels(found: SideBySide) -> list[str]:
-    return [f"run {one.number}" for one in found.facts]
+    return [run_label(one.number) for one in found.facts]
+
+
+def run_label(number: int) -> str:
+    """Return what a run is called beside others."""
+    return f"run {number}"
 
 
 def point_facts(one: CurvePoint) -> list[float | None]:
@@ -256,13 +263,20 @@ def _text_cell(kind: str, text: str) -> str:
 
 
 def _picture(found: SideBySide) -> str:
-    curves = [one for one in found.curves if one.metric in found.metrics]
+    """Return the curves of the chosen metrics as one image."""
+    chosen = [one for one in found.curves if one.metric in found.metrics]
     labels = dict(zip((one.number for one in found.facts), _labels(found), strict=True))
-    return curves_image(curves, labels, found.axes[0], conclusion(found))
+    return curves_image(chosen, labels, found.axes[0], conclusion(found))
 
 
 def curves_image(curves: Sequence[Curve], labels: Mapping[int, str], axis: str, words: str) -> str:
     """Return the curves of some runs as one image, each run by the label of its number."""
+    picture = curves_picture(curves, labels, axis)
+    return image(picture, words) if picture.metrics else ""
+
+
+def curves_picture(curves: Sequence[Curve], labels: Mapping[int, str], axis: str) -> Picture:
+    """Return charts of runs' curves, with a band for the spread of the workers of each run."""
     points = [
         Point(0, Key(labels[one.run], 1, one.metric), x, point.value)
         for one in curves
@@ -270,12 +284,11 @@ def curves_image(curves: Sequence[Curve], labels: Mapping[int, str], axis: str, 
         if (x := getattr(point, axis)) is not None
     ]
     bands = {
-        (labels[one.run], one.metric): [
+        (run_label(one.run), one.metric): [
             (getattr(point, axis), point.low, point.high)
             for point in one.points
             if point.low is not None and point.high is not None and point.low != point.high
         ]
         for one in curves
     }
-    picture = Picture(points, list(labels.values()), axis, bands=bands)
-    return image(picture, words) if picture.metrics else ""
+    return Picture(points, list(labels.values()), axis, bands=bands)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mwmagic.errors import BadArguments
+from mwmagic.errors import BadArguments, NoRun, NotInstalled
 from mwmagic.record.metrics import rises
 
 from .filters import check_names
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
+    "VALUE_HIDDEN",
     "Aspect",
     "Changes",
     "CodeLine",
@@ -33,8 +36,11 @@ __all__ = [
     "CurvePoint",
     "SideBySide",
     "axes_of",
+    "chosen_curves",
     "compare",
     "curves_of",
+    "figure",
+    "is_secret",
     "read_series",
     "thinned_curves",
 ]
@@ -189,8 +195,6 @@ def compare(
     names = list(dict.fromkeys(name for one in facts for name in one.best))
     check_names(metrics, names)
     sources = [_source(one) for one in records]
-    pairs = zip(records, facts, strict=True)
-    read = [curves_of(read_series(record), one) for record, one in pairs] if curves else []
     return SideBySide(
         facts=facts,
         rows=[*_parameters(facts), *_launches(records), *_origins(records, facts)],
@@ -198,7 +202,7 @@ def compare(
         metrics=list(metrics) or usual_metrics(facts),
         sources=sources,
         arguments={name for one in sources for name in _by_argument(one)},
-        curves=thinned_curves([one for several in read for one in several], ALL_POINTS),
+        curves=_all_curves(records, facts) if curves else [],
     )
 
 
@@ -226,12 +230,17 @@ def _launches(records: Sequence[Record]) -> list[Aspect]:
     rows = [_row("argument", "arguments", args)] if any(args) else []
     for name in dict.fromkeys(name for one in known for name in one):
         row = _row("variable", name, [one.get(name) for one in known])
-        if _SECRET.search(name) and not row.differs:
+        if is_secret(name) and not row.differs:
             continue
-        if _SECRET.search(name):
+        if is_secret(name):
             row = row._replace(values=tuple(f"{VALUE_HIDDEN} {i}" for i in _ranks(row.values)))
         rows.append(row)
     return rows
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the name of a variable says that its value is a secret."""
+    return bool(_SECRET.search(name))
 
 
 def _ranks(values: Sequence[Any]) -> list[int]:
@@ -325,6 +334,74 @@ def thinned_curves(curves: Sequence[Curve], limit: int) -> list[Curve]:
     """Return curves with so many points at most, of all of them together."""
     count = max(min(CURVE_POINTS, limit // max(len(curves), 1)), 2)
     return [one._replace(points=thinned(one.points, count)) for one in curves]
+
+
+def _all_curves(records: Sequence[Record], facts: Sequence[Facts]) -> list[Curve]:
+    """Return the metrics of some runs, with as many points of each as a chart of all shows."""
+    pairs = zip(records, facts, strict=True)
+    read = [curve for record, one in pairs for curve in curves_of(read_series(record), one)]
+    return thinned_curves(read, ALL_POINTS)
+
+
+def chosen_curves(records: Sequence[Record], metrics: Sequence[str]) -> list[Curve]:
+    """Return the curves to draw of some runs: of some metrics, by default a loss and an accuracy.
+
+    Raises NoRun if a run has none, BadArguments if no run has such a metric or the runs are many.
+    """
+    if len(records) > COMPARED_LIMIT:
+        raise BadArguments(
+            f"{len(records)} runs are too many for one picture; choose {COMPARED_LIMIT} at most"
+        )
+    facts = [facts_of(one.read_once(), curves=False) for one in records]
+    check_names(metrics, list(dict.fromkeys(name for one in facts for name in one.last)))
+    wanted = list(metrics) or usual_metrics(facts)
+    found = [one for one in _all_curves(records, facts) if one.metric in wanted]
+    lacking = [one.number for one in facts if one.number not in {curve.run for curve in found}]
+    if lacking:
+        names = f"values of {' or '.join(wanted)}" if wanted else "metrics"
+        raise NoRun(f"run {lacking[0]} has no {names} to draw: leave it out")
+    return sorted(found, key=lambda one: wanted.index(one.metric))
+
+
+CHART_INCHES = (5.0, 3.2)
+"""The size of a chart in a figure."""
+
+
+def figure(records: Sequence[Record], metrics: Sequence[str] = ()) -> Any:  # noqa: ANN401 - matplotlib may be missing
+    """Return the curves of some runs as a matplotlib figure, a chart for each metric."""
+    curves = chosen_curves(records, metrics)
+    try:
+        drawn = import_module("matplotlib.figure")
+    except ImportError:
+        raise NotInstalled(
+            "a figure needs matplotlib, which is not installed here: pip install matplotlib, or "
+            "draw the curves with `%mw_export svg`, which needs nothing"
+        ) from None
+    axis = axes_of(curves)[0]
+    names = list(dict.fromkeys(one.metric for one in curves))
+    columns, lines = min(len(names), 2), (len(names) + 1) // 2
+    size = (CHART_INCHES[0] * columns, CHART_INCHES[1] * lines)
+    found = drawn.Figure(figsize=size, layout="constrained")
+    for place, name in enumerate(names, 1):
+        chart = found.add_subplot(lines, columns, place)
+        chart.set(xlabel=axis, ylabel=name.replace("$", r"\$"))  # else it may begin a formula
+        for one in curves:
+            if one.metric == name:
+                _draw(chart, one, axis)
+        if len(records) > 1:
+            chart.legend()
+    return found
+
+
+def _draw(chart: Any, curve: Curve, axis: str) -> None:  # noqa: ANN401 - matplotlib's
+    """Draw a curve, and the spread of the workers around it."""
+    xs = [getattr(one, axis) for one in curve.points]
+    rows = [(one.value, one.low, one.high) for one in curve.points]
+    values, low, high = zip(
+        *([math.nan if one is None else one for one in row] for row in rows), strict=True
+    )
+    [line] = chart.plot(xs, values, label=f"run {curve.run}", marker="." if len(xs) == 1 else "")
+    chart.fill_between(xs, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
 
 
 def read_series(record: Record) -> Series:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SPEED", "Key", "Point", "Series", "thinned"]
+__all__ = ["SPEED", "Key", "Point", "Scalar", "Series", "scalars", "thinned"]
 
 T = TypeVar("T")
 
@@ -53,6 +53,59 @@ def thinned(values: Sequence[T], count: int) -> list[T]:
         return list(values)
     step = (len(values) - 1) / (count - 1)
     return [values[round(number * step)] for number in range(count)]
+
+
+class Scalar(NamedTuple):
+    """A value of a metric, and when it was recorded, in seconds since 1970."""
+
+    step: int
+    wall: float
+    value: float
+
+
+def scalars(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Scalar]]:
+    """Return the exact values of each metric of a run by step, or by epoch if no steps are known.
+
+    If steps are known, the values at the ends of epochs are also there by epoch, as ``epoch/loss``.
+    They are those of the first task that has the metric; what an earlier attempt had from a step
+    on, a later one trained again.
+    """
+    tasks: dict[str, str] = {}
+    for entry in entries:
+        for name in entry["metrics"]:
+            tasks[name] = min(tasks.get(name, entry["task"]), entry["task"])
+    found: dict[str, list[Scalar]] = {}
+    courses: dict[tuple[str, int], _Course] = {}
+    stepped: set[str] = set()
+    attempts: dict[str, int] = {}
+    for entry in entries:
+        course = courses.setdefault((entry["task"], entry["attempt"]), _Course())
+        aside, ends = entry["kind"] in ASIDE, entry["final"]
+        course.trained = course.trained or not aside
+        if aside and course.trained:
+            continue  # an evaluation between epochs, with metrics of the same names
+        x = round(course.move(entry))
+        for name, value in entry["metrics"].items():
+            if tasks[name] != entry["task"]:
+                continue
+            if not ends:
+                stepped.add(name)
+            if name not in stepped or not ends:
+                _put(found.setdefault(name, []), Scalar(x, entry["wall"], value))
+            if ends and entry["epoch"] and entry["step"] is not None:
+                epochs = found.setdefault(f"epoch/{name}", [])
+                again = epochs and attempts[name] == entry["attempt"]  # another `fit` counts from 1
+                epoch = max(entry["epoch"], epochs[-1].step + 1 if again else 0)
+                attempts[name] = entry["attempt"]
+                _put(epochs, Scalar(epoch, entry["wall"], value))
+    return found
+
+
+def _put(scalars: list[Scalar], new: Scalar) -> None:
+    """Add a value in the place of those from its step on."""
+    while scalars and scalars[-1].step >= new.step:
+        scalars.pop()
+    scalars.append(new)
 
 
 class Key(NamedTuple):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import re
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,13 +30,13 @@ from mwmagic.record.paths import sweeps_folder
 from mwmagic.record.reader import alive, json_lines, json_object, this_process
 
 from .index import OVER_STATES, OWN_COLUMNS, indexed, rows_of
-from .parameters import parameters, values
+from .parameters import parameters, settings, values
 from .runs import usual_metrics
 from .space import drawn, grid, size, spoken
 from .trials import OPEN, Trial, TrialState, TrialStatus, groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mwmagic.record import Record
 
@@ -50,6 +52,7 @@ __all__ = [
     "TrialStatus",
     "combinations",
     "every",
+    "listed_trials",
     "planned_sweep",
     "seed_of",
     "sweeps",
@@ -86,6 +89,8 @@ class Plan(Stored):
     """The cluster's, as they were typed in a shell."""
     space: dict[str, Any] = field(default_factory=dict)
     """What is varied, as `mwmagic.experiments.space.as_json` has it."""
+    study: str = ""
+    """The name of the Optuna study that suggests the values; empty without one."""
 
     def declared(self) -> dict[str, Any]:
         """Return the cluster's options as they were given."""
@@ -134,8 +139,9 @@ class Sweep:
         return self.path / "messages.txt"
 
     def trials(self) -> list[Trial]:
-        """Return the planned trials in their order."""
-        return [Trial.from_json(line) for line in self._lines() if "params" in line]
+        """Return the planned trials in their order; the last line of each counts."""
+        found = [Trial.from_json(line) for line in self._lines() if "params" in line]
+        return [*{one.number: one for one in found}.values()]
 
     def pruned(self) -> dict[str, str]:
         """Return why trials were ended early, by the names of their runs' folders."""
@@ -231,7 +237,11 @@ class Sweep:
 
     def prune(self, record: Record, why: str) -> None:
         """Note that a run is ended early, before it is."""
-        line = json.dumps({"run": record.path.name, "pruned": why}) + "\n"
+        self.append({"run": record.path.name, "pruned": why})
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add a line to the trials: why one is ended early, or the values that a study suggests."""
+        line = json.dumps(entry) + "\n"
         path = self.path / "trials.jsonl"
         with path.open("rb+") as file:
             end = file.seek(0, os.SEEK_END)
@@ -242,7 +252,7 @@ class Sweep:
     def extend(self, trials: Iterable[dict[str, Any]], **changes: Any) -> int:  # noqa: ANN401
         """Plan further combinations, and change the plan; return how many trials are new."""
         plan = Plan.from_json({**self.plan.as_json(), **changes})
-        new = _tried(trials, plan.repeat, self.trials())
+        new = _tried(trials, plan, self.trials())
         lines = [line for line in self._lines() if "params" in line or "pruned" in line]
         lines += [one.as_json() for one in new]
         _write(self.path / "trials.jsonl", lines)
@@ -324,7 +334,7 @@ def sweeps(directory: Path | str = ".") -> list[Sweep]:
 
 def planned_sweep(root: Path, plan: Plan, source: str, trials: Sequence[dict[str, Any]]) -> Sweep:
     """Write a new sweep, as a whole or not at all."""
-    lines = [one.as_json() for one in _tried(trials, plan.repeat)]
+    lines = [one.as_json() for one in _tried(trials, plan)]
     folder = sweeps_folder(root)
     try:
         paths.make_private(folder)
@@ -358,17 +368,20 @@ def _numbered(root: Path, draft: Path) -> Sweep:
 
 
 def _tried(
-    wanted: Iterable[dict[str, Any]], repeat: int, there: Sequence[Trial] = ()
+    wanted: Iterable[dict[str, Any]], plan: Plan, there: Sequence[Trial] = ()
 ) -> list[Trial]:
-    """Return the trials of combinations that are not there yet, each repeated so often."""
+    """Return the trials of combinations that are not there yet, each repeated as planned.
+
+    Those that a study will suggest are all alike, and all new.
+    """
     combinations, known = list(wanted), {one.key for one in there}
     number = max((one.number for one in there), default=0)
     new: list[Trial] = []
-    _check_count(len(combinations) * repeat)
-    for again in range(repeat):
+    _check_count(len(combinations) * plan.repeat)
+    for again in range(plan.repeat):
         for params in combinations:
             trial = Trial(number + len(new) + 1, params, again)
-            if trial.key not in known:
+            if plan.study or trial.key not in known:
                 known.add(trial.key)
                 new.append(trial)
     _check_count(len(there) + len(new))
@@ -427,6 +440,36 @@ def every(space: Space) -> list[dict[str, Any]]:
     """Return all combinations, if they are not too many."""
     _check_count(size(space))
     return list(grid(space))
+
+
+def listed_trials(
+    given: Iterable[Mapping[str, Any]], source: str, args: Sequence[str], env: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return trials that are listed, by the parameters' whole names.
+
+    Raises BadArguments if there is no such parameter, or it cannot be set to one of the values.
+    """
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+        raise BadArguments(
+            "a sweep needs values to try, as {'units': [32, 64]}, or a list of trials, as "
+            f"[{{'units': 32}}, {{'units': 64}}], not {given!r}"
+        )
+    asked = list(itertools.islice(given, TRIALS_LIMIT + 1))  # it may never end
+    _check_count(len(asked))
+    found: dict[str, dict[str, Any]] = {}
+    for one in asked:
+        if not isinstance(one, Mapping):
+            raise BadArguments(f"a trial is a mapping such as {{'units': 32}}, not {one!r}")
+        params = dict(settings(source, one, args, env).values)
+        key = Trial(params=params).key
+        if key in found:
+            raise BadArguments(
+                f"the trial {dict(one)} is listed twice: repeat=2 runs each of them twice"
+            )
+        found[key] = params
+    if not found:
+        raise BadArguments("the list of trials is empty: give some, as [{'units': 32}]")
+    return [*found.values()]
 
 
 def seed_of(source: str, args: Sequence[str], env: Mapping[str, str]) -> tuple[str, int] | None:

@@ -36,11 +36,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Trial(Stored):
-    """One combination of parameters, and which repetition of it this is, from 0."""
+    """One combination of parameters, and which repetition of it this is, from 0.
+
+    One that a study suggests has its number there, and no parameters before.
+    """
 
     number: int = 0
     params: dict[str, Any] = field(default_factory=dict)
     repeat: int = 0
+    study_number: int | None = None
 
     @property
     def key(self) -> str:

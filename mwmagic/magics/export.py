@@ -1,4 +1,4 @@
-"""``%mw_export``: a script that repeats a run without mwmagic."""
+"""``%mw_export``: a script that repeats a run without mwmagic, or runs for other tools."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from mwmagic.client.arguments import reader
 from mwmagic.client.export import KINDS, Code, export_record, has_values
 from mwmagic.client.live.transcript import transcript
-from mwmagic.errors import FileTrouble
+from mwmagic.dashboard.exports import FORMATS, add_export, check_options, export_runs
+from mwmagic.errors import BadArguments, FileTrouble
 from mwmagic.model.option import read_count
+from mwmagic.record import runs
 from mwmagic.words.file import exists_words
 
 from .magic import Parser, magic
@@ -38,27 +40,41 @@ _SUFFIXES = {"script": ".sh", "slurm": ".sbatch", LIVE: ".py"}
 def _export() -> Parser:
     parser = Parser(
         "%mw_export",
-        "Write a script that repeats a run without mwmagic, for a shell or for Slurm; or the cells "
-        "of a live session as one program.",
+        "Write a script that repeats a run without mwmagic, for a shell or for Slurm; the cells of "
+        "a live session as one program; or recorded runs for other tools.",
     )
-    every = (*KINDS, LIVE)
+    every = (*KINDS, LIVE, *FORMATS)
     what = (
         "A shell script for one machine, a batch script for Slurm's sbatch, or a live session as a "
-        "program for `mwmagic run`."
+        "program for `mwmagic run`; event files for TensorBoard, runs of MLflow, metrics as CSV, "
+        "or curves as a picture."
     )
     parser.add_argument("kind", choices=every, metavar=f"{{{','.join(every)}}}", help=what)
-    what = "The number of the run, as `%%mw_runs` lists them (default: the latest)."
+    add_export(parser)
+    what = "The same as a number after the kind."
     parser.add_argument("--run", type=reader(read_count), metavar="NUMBER", help=what)
-    what = "The file to write (default: main.sh, main.sbatch or live.py)."
-    parser.add_argument("--file", metavar="FILE", help=what)
     add_overwrite(parser)
     return parser
 
 
 @magic(_export(), shows=True)
-def mw_export(session: Session, given: Namespace, _cell: str) -> Path:
+def mw_export(session: Session, given: Namespace, _cell: str) -> Path | None:
+    """Write a script that repeats a run, or runs for other tools."""
+    if given.run is not None:
+        given.runs.append(given.run)
+    if given.kind not in FORMATS:
+        return _script(session, given)
+    for line in export_runs(runs(session.directory), given):
+        session.say(line)
+    return None
+
+
+def _script(session: Session, given: Namespace) -> Path:
     """Write a script that repeats a run."""
-    record = session.record(given.run)
+    check_options(given)
+    if len(given.runs) > 1:
+        raise BadArguments(f"a script repeats one run: leave out {given.runs[1]}")
+    record = session.record(given.runs[0] if given.runs else None)
     script = record.status.script or "main.py"  # of a record that is gone, as is said below
     name = Path(script).with_suffix(_SUFFIXES[given.kind]).name
     file = OutputFile(given.file or name, overwrite=given.overwrite)

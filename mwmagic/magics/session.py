@@ -71,7 +71,12 @@ class Session:
     @property
     def names(self) -> list[str]:
         """The names of the notebook's variables."""
-        return [] if self.shell is None else [*self.shell.user_ns]
+        return [*self.variables]
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The notebook's variables."""
+        return {} if self.shell is None else self.shell.user_ns
 
     @property
     def answers(self) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mwmagic.client import planning
 from mwmagic.client.arguments import add_env
+from mwmagic.client.study import named_study
 from mwmagic.client.sweep import check_idle, conduct
 from mwmagic.errors import NoRun, WaitInterrupted
 from mwmagic.experiments.space import read_space
@@ -40,6 +41,8 @@ def _sweep() -> Parser:
     add("--args", type=read_words, metavar="'A B'", help=what)
     add_env(parser, "An environment variable for the workers of the sweep.")
     planning.add_sweep(parser)
+    what = "The variable with an Optuna study, which suggests the values of --random trials."
+    add("--study", metavar="NAME", help=what)
     return parser
 
 
@@ -56,11 +59,12 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     cluster, space = session.cluster(), read_space(given.values)
     planning.check_parallel(given.parallel, **vars(cluster.options))
     source: str | None = None
+    study = None if given.study is None else named_study(session.variables, given.study)
     if given.resume is None and given.extend is None:
         check_idle(cluster)
-        sweep = _planned(session, given, space)
+        sweep = _planned(session, given, space, study)
     else:
-        sweep, source = planning.continued(session.directory, given, space)
+        sweep, source = planning.continued(session.directory, given, space, study)
     left = len(sweep.left(retry=bool(given.retry)))
     if not left:
         return _show(session, sweep)
@@ -74,6 +78,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
             retry=bool(given.retry),
             source=source,
             command="%mw_sweep",
+            study=study,
             on_message=session.say,
             on_change=session.say if board is None else _nothing,
             on_look=None if board is None else board.change,
@@ -102,7 +107,7 @@ def _show(session: Session, sweep: Sweep, *, csv: bool = False) -> Sweep:
     return sweep
 
 
-def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep:
+def _planned(session: Session, given: Namespace, space: dict[str, str], study: Any) -> Sweep:  # noqa: ANN401 - Optuna's
     """Plan a new sweep of a file, or of the latest run's program."""
     script, cwd, args = given.file, Path.cwd(), given.args or ()
     env = dict(given.env)
@@ -126,4 +131,5 @@ def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep
         repeat=given.repeat or 1,
         metric=given.metric or "",
         stop_when=given.stop_when or "",
+        study=study,
     )

@@ -261,6 +261,13 @@ class ClusterOptions:
         Repeated.UPDATE,
         metavar="K=V",
     )
+    tracker: str = _option(
+        "none",
+        "Make the tasks of a launch one run of the tracker that the program logs to: a run of "
+        "MLflow, or a group of W&B.",
+        Repeated.UPDATE,
+        choices=("none", "mlflow", "wandb"),
+    )
     warm: bool = _option(
         default=True,
         help="Fork the workers from a process that has already imported the framework.",

@@ -26,6 +26,10 @@ def test_the_latest_run_becomes_a_script(kernel, tmp_path):
     (tmp_path / "train-run-1" / "train.py").write_text("print('mine')")
     assert "was changed since mwmagic wrote it" in kernel.run("%mw_export script").error
     assert kernel.run("%mw_export script --overwrite").text == beside
+    assert kernel.run("%mw_export script 1 --overwrite").text == beside
+    assert "a script repeats one run: leave out 2" in kernel.run("%mw_export script 1 2").error
+    assert "--uri is for mlflow" in kernel.run("%mw_export script --uri x").error
+    assert "run 1 has no metrics to write" in kernel.run("%mw_export csv 1").error
     assert "invalid choice: 'pbs'" in kernel.run("%mw_export pbs").error
 
 

@@ -40,6 +40,7 @@ OTHER = {
     "grace": 0.5,
     "stall_timeout": 7.0,
     "on_stall": "restart",
+    "tracker": "wandb",
     "env": {"A": "b"},
     "warm": False,
     "preload": ("pandas", "sklearn.datasets"),
