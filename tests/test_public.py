@@ -13,7 +13,7 @@ from processes import printed
 import mwmagic
 from mwmagic import errors
 
-PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs"}
+PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs", "scale"}
 
 ROOMS = {
     "worker": {

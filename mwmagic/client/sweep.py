@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mwmagic.errors import (
     BadArguments,
@@ -24,13 +24,14 @@ from mwmagic.experiments.space import as_json, from_json, space_of
 from mwmagic.experiments.sweep import (
     OPEN,
     Plan,
+    Sweep,
     TrialState,
     TrialStatus,
     combinations,
     every,
     planned_sweep,
     seed_of,
-    sweeps,
+    stored,
 )
 from mwmagic.frameworks.environment import thread_environment
 from mwmagic.model.messages import Launch
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from mwmagic.experiments.sweep import Sweep, Trial
+    from mwmagic.experiments.sweep import Trial
     from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
 
@@ -61,9 +62,12 @@ __all__ = [
     "conduct",
     "continued",
     "extend_sweep",
+    "find",
     "find_sweep",
     "new_sweep",
 ]
+
+_S = TypeVar("_S", bound=Sweep)
 
 AUTO = "auto"
 """In place of a number of clusters: as many as this machine's CPUs have room for."""
@@ -78,7 +82,7 @@ CHANGE_SECONDS = 2.0
 def new_sweep(
     root: Path,
     script: str,
-    given: Mapping[str, Any],
+    space: Mapping[str, Any],
     *,
     cwd: Path,
     args: Sequence[str] = (),
@@ -93,11 +97,11 @@ def new_sweep(
     """Plan a sweep and write it down."""
     text = program_text(cwd / script)
     variables = dict(env or {})
-    if not given and repeat < 2:  # noqa: PLR2004 - once
+    if not space and repeat < 2:  # noqa: PLR2004 - once
         raise BadArguments(
             "a sweep needs parameters with values to try, as units=32,64 lr=log(1e-4,1e-1)"
         )
-    space = space_of(given, text, args, variables)
+    space = space_of(space, text, args, variables)
     if stop_when:
         Filter(stop_when)
     seeds = seed_of(text, args, variables)
@@ -187,12 +191,17 @@ def _distinct(params: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def find_sweep(root: Path, number: int | None) -> Sweep:
     """Return a sweep by its number, or the latest; raise NoSweep if there is none."""
-    known = {one.number: one for one in sweeps(root)}
+    return find(Sweep, root, number)
+
+
+def find(kind: type[_S], root: Path, number: int | None) -> _S:
+    """Return a sweep of some kind by its number, or the latest; NoSweep if there is none."""
+    known = {one.number: one for one in stored(root, kind)}
     if not known:
-        raise NoSweep(f"there are no sweeps in {root.absolute()}")
+        raise NoSweep(f"there are no {kind.word}s in {root.absolute()}")
     if number is not None and number not in known:
         there = ", ".join(map(str, known))
-        raise NoSweep(f"there is no sweep {number}; there are {there}")
+        raise NoSweep(f"there is no {kind.word} {number}; there are {there}")
     return known[max(known) if number is None else number]
 
 

@@ -4,5 +4,6 @@
 `arguments` and variables (`program` is its tree). `series` reads a run's metrics as points of
 charts, `compare` puts runs side by side, `runs` has the facts of recorded runs, `index` a copy of
 them beside the runs, from which Python programs get theirs, `filters` choose among them, and
-`cleaning` says which may go. A `sweep` has a plan and trials, whose values are those of a `space`.
+`cleaning` says which may go. A `sweep` has a plan and trials, whose values are those of a `space`;
+`scaling` is one of numbers of workers, and measures how fast each trains.
 """

@@ -42,6 +42,7 @@ _MODULES = {
     "%mw_restart": "worker",
     "%mw_rerun": "worker",
     "%mw_sweep": "sweep",
+    "%mw_scale": "scaling",
     "%mw_kill": "cluster",
     "%mw_stacks": "status",
     "%mw_runs": "records",

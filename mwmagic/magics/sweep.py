@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["mw_sweep"]
+__all__ = ["mw_sweep", "program_of"]
 
 
 def _sweep() -> Parser:
@@ -92,29 +92,31 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
 
 def _planned(session: Session, given: Namespace, space: dict[str, str]) -> Sweep:
     """Plan a new sweep of a file, or of the latest run's program."""
-    script, cwd, args = given.file, Path.cwd(), given.args or ()
-    env = dict(given.env)
-    if script is None:
-        launch = next(iter(session.record().launches), {})
-        script, cwd = str(launch.get("script", "")), Path(str(launch.get("cwd", "")))
-        if not script:
-            raise NoRun("the latest run has no program to sweep: give one with --file main.py")
-        if given.args is None:
-            args = tuple(map(str, launch.get("args", ())))
-        env = {**launch.get("given", {}), **env}
     return work.new_sweep(
         session.directory,
-        script,
-        space,
-        cwd=cwd,
-        args=args,
-        env=env,
+        space=space,
+        **program_of(session, given),
         random=given.random,
         seed=given.seed or 0,
         repeat=given.repeat or 1,
         metric=given.metric or "",
         stop_when=given.stop_when or "",
     )
+
+
+def program_of(session: Session, given: Namespace) -> dict[str, Any]:
+    """Return the file that was named, or the latest run's program, with where and how it runs."""
+    script, cwd, args = given.file, Path.cwd(), given.args or ()
+    env = dict(given.env)
+    if script is None:
+        launch = next(iter(session.record().launches), {})
+        script, cwd = str(launch.get("script", "")), Path(str(launch.get("cwd", "")))
+        if not script:
+            raise NoRun("the latest run has no program: give one with --file main.py")
+        if given.args is None:
+            args = tuple(map(str, launch.get("args", ())))
+        env = {**launch.get("given", {}), **env}
+    return {"script": script, "cwd": cwd, "args": args, "env": env}
 
 
 class _Board:

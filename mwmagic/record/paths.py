@@ -12,6 +12,7 @@ are replaced, even after the directory was moved.
       runs/.lock                    held while the next run's directory is created
       runs/index/0.json             a copy of what a table shows of runs 1 to 499 that are over
       sweeps/0002/                  a sweep: sweep.json, program.py, trials.jsonl, writer.json
+      scalings/0001/                a scaling study: scaling.json, and the same
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         space                       takes up what `run.json` may need at the end, on a full disk too
@@ -93,9 +94,9 @@ def runs_folder(root: Path) -> Path:
     return root / FOLDER / "runs"
 
 
-def sweeps_folder(root: Path) -> Path:
-    """Return the directory that holds the sweeps of the runs below `root`."""
-    return root / FOLDER / "sweeps"
+def sweeps_folder(root: Path, kind: str = "sweep") -> Path:
+    """Return the directory that holds the sweeps, or the scalings, of the runs below `root`."""
+    return root / FOLDER / f"{kind}s"
 
 
 def ignore_file(root: Path) -> Path:
