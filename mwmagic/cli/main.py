@@ -28,6 +28,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "show": ("Show a recorded run: its state, its parameters and its tasks.", records.add_show),
     "logs": ("Show what the tasks of a recorded run printed.", records.add_logs),
     "explain": ("Show why a recorded run failed, and what to try.", records.add_explain),
+    "profile": ("Profile a running task: is it input, or collectives?", records.add_profile),
     "wait": ("Wait until a run is over, or until something is true of it.", records.add_wait),
     "rerun": ("Run a recorded run again, on a cluster like its own.", records.add_rerun),
     "note": ("Write a note to a recorded run, or show it.", records.add_note),

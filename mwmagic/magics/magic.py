@@ -37,6 +37,7 @@ _MODULES = {
     "%mw_reset": "live",
     "%mw_status": "status",
     "%mw_show": "records",
+    "%mw_profile": "status",
     "%mw_logs": "status",
     "%mw_stop": "cluster",
     "%mw_restart": "worker",

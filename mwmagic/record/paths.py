@@ -28,6 +28,7 @@ are replaced, even after the directory was moved.
         attempt-1/worker-0.log      the worker's output, byte for byte
         attempt-1/worker-0.json     the worker's report of its uncaught exception
         attempt-1/worker-0.stacks   the stacks that the worker wrote
+        attempt-1/worker-0.profiles its profiles; worker-0.profile asks for one, .profiled answers
 
 Files have mode 0600 and directories 0700: code and logs may hold secrets.
 """
@@ -157,6 +158,21 @@ class TaskPaths:
     def stacks(self) -> Path:
         """The file to which the worker appends its stacks."""
         return self.log.with_suffix(".stacks")
+
+    @property
+    def profile(self) -> Path:
+        """The file that asks the worker to profile itself."""
+        return self.log.with_suffix(".profile")
+
+    @property
+    def profiled(self) -> Path:
+        """The file in which the worker answers that."""
+        return self.log.with_suffix(".profiled")
+
+    @property
+    def profiles(self) -> Path:
+        """The folder with its profiles, as TensorBoard and XProf read it."""
+        return self.log.with_suffix(".profiles")
 
     @property
     def attempt(self) -> int:
