@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .client.cluster import Cluster
     from .client.lookup import clusters
     from .client.run import Run
+    from .client.scaling import scale
     from .experiments.index import runs
     from .experiments.sweep import sweeps
     from .model.cluster import ClusterSpec, Task
@@ -24,12 +25,13 @@ system.check()
 
 __version__ = "0.1.0"
 
-__all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs", "sweeps"]
+__all__ = ["Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs", "scale"]
+__all__ += ["sweeps"]
 __all__ += errors.__all__
 
 _HOMES = {"Cluster": "client.cluster", "clusters": "client.lookup"}
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
-_HOMES |= {"Run": "client.run", "runs": "experiments.index"}
+_HOMES |= {"Run": "client.run", "runs": "experiments.index", "scale": "client.scaling"}
 _HOMES |= {"sweeps": "experiments.sweep"}
 
 

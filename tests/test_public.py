@@ -13,7 +13,8 @@ from processes import printed
 import mwmagic
 from mwmagic import errors
 
-PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs", "sweeps"}
+PUBLIC = {"Cluster", "ClusterSpec", "Run", "Task", "__version__", "clusters", "runs", "scale"}
+PUBLIC |= {"sweeps"}
 
 ROOMS = {
     "worker": {

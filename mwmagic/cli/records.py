@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mwmagic.client import profiling
 from mwmagic.client import records as work
 from mwmagic.client.arguments import (
     add_compare_options,
@@ -44,6 +45,7 @@ __all__ = [
     "add_gc",
     "add_logs",
     "add_note",
+    "add_profile",
     "add_rerun",
     "add_runs",
     "add_show",
@@ -152,6 +154,20 @@ def _explain(given: argparse.Namespace) -> int:
         say(record.trouble)
     found, lines = work.explained(record)
     show(json.dumps(found) if given.json else "\n".join(lines))
+    return 0
+
+
+def add_profile(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command that profiles a task of the latest run."""
+    profiling.add_profile(command)
+    command.set_defaults(action=_profile)
+
+
+def _profile(given: argparse.Namespace) -> int:
+    for line in profiling.profile_lines(
+        profiling.profile(recorded_run(None), given.task, given.seconds)
+    ):
+        show(line)
     return 0
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mwmagic.errors import BadArguments, ClusterError, NoSweep
 from mwmagic.experiments.filters import Filter
 from mwmagic.experiments.space import as_json, from_json, space_of
 from mwmagic.experiments.sweep import (
     Plan,
+    Sweep,
     combinations,
     every,
     listed_trials,
     planned_sweep,
     seed_of,
-    sweeps,
+    stored,
 )
 from mwmagic.model.option import read_count
 from mwmagic.model.values import counted
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mwmagic.experiments.space import Space
-    from mwmagic.experiments.sweep import Sweep
 
 __all__ = [
     "AUTO",
@@ -39,10 +39,13 @@ __all__ = [
     "check_parallel",
     "continued",
     "extend_sweep",
+    "find",
     "find_sweep",
     "new_sweep",
     "shown",
 ]
+
+_S = TypeVar("_S", bound=Sweep)
 
 AUTO = "auto"
 """In place of a number of clusters: as many as the CPUs, or the named hosts, have room for."""
@@ -191,12 +194,17 @@ def _distinct(params: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def find_sweep(root: Path, number: int | None) -> Sweep:
     """Return a sweep by its number, or the latest; raise NoSweep if there is none."""
-    known = {one.number: one for one in sweeps(root)}
+    return find(Sweep, root, number)
+
+
+def find(kind: type[_S], root: Path, number: int | None) -> _S:
+    """Return a sweep of some kind by its number, or the latest; NoSweep if there is none."""
+    known = {one.number: one for one in stored(root, kind)}
     if not known:
-        raise NoSweep(f"there are no sweeps in {root.absolute()}")
+        raise NoSweep(f"there are no {kind.word}s in {root.absolute()}")
     if number is not None and number not in known:
         there = ", ".join(map(str, known))
-        raise NoSweep(f"there is no sweep {number}; there are {there}")
+        raise NoSweep(f"there is no {kind.word} {number}; there are {there}")
     return known[max(known) if number is None else number]
 
 

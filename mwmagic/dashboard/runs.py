@@ -41,6 +41,8 @@ __all__ = [
     "plain_table",
     "point_facts",
     "run_label",
+    "text_cell",
+    "wide",
 ]
 
 SHOWN_ROWS = 200
@@ -73,7 +75,7 @@ def interactive(plain: str, kind: str, facts: object) -> str:
     )
 
 
-def _wide(heads: str, rows: str) -> str:
+def wide(heads: str, rows: str) -> str:
     """Return a table that scrolls where it is wider than the page."""
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div style="overflow-x:auto">{table}</div>'
@@ -132,7 +134,7 @@ def plain_table(columns: Sequence[Column], tones: Sequence[str], notes: Sequence
     head = "".join(f'<th style="{LEFT}">{html.escape(one.name)}</th>' for one in shown)
     body = "".join(f"<tr>{_row(shown, row, tone)}</tr>" for row, tone in enumerate(tones))
     lines = "".join(f"<p>{html.escape(one)}</p>" for one in notes)
-    return f"{_wide(head, body)}{lines}"
+    return f"{wide(head, body)}{lines}"
 
 
 def column_facts(column: Column) -> dict[str, Any]:
@@ -246,19 +248,20 @@ def _plain(found: SideBySide) -> str:
 
 
 def _plain_table(found: SideBySide) -> str:
-    heads = "".join(_text_cell("th", name) for name in ["", *_labels(found)])
+    heads = "".join(text_cell("th", name) for name in ["", *_labels(found)])
     rows = ""
     for name, several in tables(found):
-        rows += f"<tr>{_text_cell('th', name)}</tr>"
+        rows += f"<tr>{text_cell('th', name)}</tr>"
         rows += "".join(f"<tr>{_aspect_row(found, row)}</tr>" for row in several)
-    return _wide(heads, rows)
+    return wide(heads, rows)
 
 
 def _aspect_row(found: SideBySide, row: Aspect) -> str:
-    return "".join(_text_cell("td", text) for text in [row.name, *cells(found, row)])
+    return "".join(text_cell("td", text) for text in [row.name, *cells(found, row)])
 
 
-def _text_cell(kind: str, text: str) -> str:
+def text_cell(kind: str, text: str) -> str:
+    """Return a cell, a ``th`` or a ``td``."""
     return f'<{kind} style="text-align:left">{html.escape(text)}</{kind}>'
 
 

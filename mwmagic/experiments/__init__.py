@@ -5,5 +5,6 @@
 charts, `compare` puts runs side by side, `runs` has the facts of recorded runs, `index` a copy of
 them beside the runs, from which Python programs get theirs, `filters` choose among them, and
 `cleaning` says which may go. A `sweep` has a plan and `trials`, whose values are those of a
-`space`.
+`space`; `scaling` is one of numbers of workers, and measures how fast each trains. A `profile` is
+what a framework's profiler wrote.
 """

@@ -78,7 +78,8 @@ class Facts:
     sparks: dict[str, str] = field(default_factory=dict)
     """A few points of each metric as a short text; `curve` reads them."""
     trial: str = ""
-    """The sweep and the trial that it was launched for, as ``2/17``; empty if it was for none."""
+    """The sweep and the trial that it was launched for, as ``2/17``, or the scaling study, as
+    ``scaling-1/2``; empty if it was for none."""
 
     def curve(self, metric: str) -> list[float]:
         """Return at most 30 values of a metric in order, for a small line; none without any."""
@@ -93,7 +94,8 @@ class Facts:
         own |= {"began": self.started, "took": self.seconds, "hosts": self.hosts}
         own |= {"attempts": self.attempts, "cause": self.cause}
         own |= {"tags": frozenset(self.tags), "note": self.note}
-        own |= {"sweep": _whole(self.trial.partition("/")[0])} if self.trial else {}
+        kind, _, number = self.trial.partition("/")[0].rpartition("-")
+        own |= {kind or "sweep": _whole(number)} if self.trial else {}
         short: dict[str, Any] = {}
         for name, value in self.parameters.items():
             last = name.rpartition(".")[2]

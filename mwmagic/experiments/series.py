@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SPEED", "Key", "Point", "Scalar", "Series", "scalars", "thinned"]
+__all__ = ["SPEED", "Course", "Key", "Point", "Scalar", "Series", "scalars", "thinned"]
 
 T = TypeVar("T")
 
@@ -75,11 +75,11 @@ def scalars(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Scalar]]:
         for name in entry["metrics"]:
             tasks[name] = min(tasks.get(name, entry["task"]), entry["task"])
     found: dict[str, list[Scalar]] = {}
-    courses: dict[tuple[str, int], _Course] = {}
+    courses: dict[tuple[str, int], Course] = {}
     stepped: set[str] = set()
     attempts: dict[str, int] = {}
     for entry in entries:
-        course = courses.setdefault((entry["task"], entry["attempt"]), _Course())
+        course = courses.setdefault((entry["task"], entry["attempt"]), Course())
         aside, ends = entry["kind"] in ASIDE, entry["final"]
         course.trained = course.trained or not aside
         if aside and course.trained:
@@ -136,7 +136,7 @@ class Point(NamedTuple):
 
 
 @dataclass
-class _Course:
+class Course:
     """How far a task has come in one attempt, on an axis that only grows."""
 
     x: float = 0.0
@@ -225,7 +225,7 @@ class Series:
         self._since: dict[Key, float] = {}
         self._held: dict[Key, _Place] = {}
         self._stride = 1
-        self._courses: dict[tuple[str, int], _Course] = {}
+        self._courses: dict[tuple[str, int], Course] = {}
         self._preference = Preference()
         self._stepped: set[Key] = set()  # those with values per step, not only per epoch
 
@@ -286,7 +286,7 @@ class Series:
 
     def _entry(self, entry: Mapping[str, Any]) -> None:
         task, attempt, aside = entry["task"], entry["attempt"], entry["kind"] in ASIDE
-        course = self._courses.setdefault((task, attempt), _Course())
+        course = self._courses.setdefault((task, attempt), Course())
         course.trained = course.trained or not aside
         if aside and course.trained:
             return  # an evaluation between epochs, with metrics of the same names

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mwmagic.errors import BadArguments, FileTrouble, NoSweep, RunActive
 from mwmagic.model.status import RunState
@@ -55,7 +55,9 @@ __all__ = [
     "listed_trials",
     "planned_sweep",
     "seed_of",
+    "stored",
     "sweeps",
+    "written",
 ]
 
 SWEEP_VERSION = 1
@@ -102,6 +104,10 @@ class Plan(Stored):
 class Sweep:
     """A sweep as its folder has it, and as the records of its runs say."""
 
+    word = "sweep"
+    """What it is called, and how the names of its files begin."""
+    plans: ClassVar[type[Plan]] = Plan
+
     def __init__(self, path: Path, number: int) -> None:
         self.path = path
         self.number = number
@@ -111,15 +117,20 @@ class Sweep:
         return f"<Sweep {self.number}: {len(self.trials())} trials of {self.plan.script}>"
 
     @property
+    def name(self) -> str:
+        """What it is called, with its number."""
+        return f"{self.word} {self.number}"
+
+    @property
     def plan(self) -> Plan:
         """What it runs."""
-        known = json_object(self.path / "sweep.json")
+        known = json_object(self.path / f"{self.word}.json")
         if not known:
-            raise NoSweep(f"the plan of sweep {self.number} in {self.path} is gone or damaged")
-        plan = Plan.from_json(known)
+            raise NoSweep(f"the plan of {self.name} in {self.path} is gone or damaged")
+        plan = self.plans.from_json(known)
         if plan.version > SWEEP_VERSION:
             raise NoSweep(
-                f"sweep {self.number} was planned by a newer version of mwmagic: install that "
+                f"{self.name} was planned by a newer version of mwmagic: install that "
                 "version to continue it"
             )
         return plan
@@ -130,7 +141,7 @@ class Sweep:
         try:
             data = (self.path / "program.py").read_bytes()
         except OSError:
-            raise NoSweep(f"the program of sweep {self.number} is gone from {self.path}") from None
+            raise NoSweep(f"the program of {self.name} is gone from {self.path}") from None
         return data.decode("utf-8", "surrogateescape")
 
     @property
@@ -152,7 +163,7 @@ class Sweep:
     def _lines(self) -> Iterator[dict[str, Any]]:
         path = self.path / "trials.jsonl"
         if not path.is_file():
-            raise NoSweep(f"the trials of sweep {self.number} are gone from {self.path}")
+            raise NoSweep(f"the trials of {self.name} are gone from {self.path}")
         return json_lines(path)
 
     @property
@@ -168,9 +179,14 @@ class Sweep:
         here = holder.get("host") == os.uname().nodename
         return here and not alive(holder) and bool(self.left())
 
+    @property
+    def key(self) -> str:
+        """How the labels of its trials begin."""
+        return str(self.number)
+
     def label(self, trial: Trial) -> str:
         """Return what the launch of a trial carries, and its record keeps."""
-        return f"{self.number}/{trial.number}"
+        return f"{self.key}/{trial.number}"
 
     def outcomes(self, settled: dict[str, Facts] | None = None) -> list[TrialStatus]:
         """Return all trials in their order, each with its latest run.
@@ -186,7 +202,7 @@ class Sweep:
         for record in records:
             facts = found.get(record.path.name) or known[record.path.name]
             sweep, _, number = facts.trial.partition("/")
-            if sweep == str(self.number) and number.isdigit():
+            if sweep == self.key and number.isdigit():
                 latest[int(number)] = record, facts
         pruned = self.pruned()
         trials = []
@@ -251,12 +267,12 @@ class Sweep:
 
     def extend(self, trials: Iterable[dict[str, Any]], **changes: Any) -> int:  # noqa: ANN401
         """Plan further combinations, and change the plan; return how many trials are new."""
-        plan = Plan.from_json({**self.plan.as_json(), **changes})
+        plan = self.plans.from_json({**self.plan.as_json(), **changes})
         new = _tried(trials, plan, self.trials())
         lines = [line for line in self._lines() if "params" in line or "pruned" in line]
         lines += [one.as_json() for one in new]
         _write(self.path / "trials.jsonl", lines)
-        _write_file(self.path / "sweep.json", json.dumps(plan.as_json()).encode())
+        _write_file(self.path / f"{self.word}.json", json.dumps(plan.as_json()).encode())
         return len(new)
 
     @contextmanager
@@ -272,12 +288,11 @@ class Sweep:
         holder = json_object(path)
         if holder and holder.get("host") != os.uname().nodename:
             raise RunActive(
-                f"sweep {self.number} is being run on {holder.get('host')}; if it is not, "
-                f"remove {path}"
+                f"{self.name} is being run on {holder.get('host')}; if it is not, remove {path}"
             )
         if alive(holder) and holder.get("pid") != os.getpid():
             raise RunActive(
-                f"sweep {self.number} is being run by process {holder['pid']}: wait for its "
+                f"{self.name} is being run by process {holder['pid']}: wait for its "
                 "end, or stop it there"
             )
 
@@ -309,6 +324,9 @@ def _state(state: str, *, pruned: bool) -> TrialState:
     return TrialState.PRUNED if pruned and found is TrialState.INTERRUPTED else found
 
 
+_S = TypeVar("_S", bound=Sweep)
+
+
 def sweeps(directory: Path | str = ".") -> list[Sweep]:
     """Return the sweeps recorded below a directory, oldest first.
 
@@ -323,38 +341,52 @@ def sweeps(directory: Path | str = ".") -> list[Sweep]:
         Each has ``best()``, the run of its best trial, and ``frame()``, a DataFrame of all. A
         notebook shows it as the table of its trials, with their curves.
     """
-    folder = sweeps_folder(Path(directory))
+    return stored(Path(directory), Sweep)
+
+
+def stored(root: Path, kind: type[_S]) -> list[_S]:
+    """Return what a folder has of a kind of sweeps, oldest first."""
+    folder = sweeps_folder(root, kind.word)
     try:
         names = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [Sweep(path, int(path.name)) for path in names]
+    found = [kind(path, int(path.name)) for path in names]
     return sorted(found, key=lambda one: one.number)
 
 
 def planned_sweep(root: Path, plan: Plan, source: str, trials: Sequence[dict[str, Any]]) -> Sweep:
     """Write a new sweep, as a whole or not at all."""
+    return written(Sweep, root, plan, source, trials)
+
+
+def written(
+    kind: type[_S], root: Path, plan: Plan, source: str, trials: Sequence[dict[str, Any]]
+) -> _S:
+    """Write a new sweep of some kind, as a whole or not at all."""
     lines = [one.as_json() for one in _tried(trials, plan)]
-    folder = sweeps_folder(root)
+    folder = sweeps_folder(root, kind.word)
     try:
         paths.make_private(folder)
         paths.keep_from_git(root)
         draft = Path(mkdtemp(prefix=".new-", dir=folder))
         try:
             _write_file(draft / "program.py", source.encode("utf-8", "surrogateescape"))
-            _write_file(draft / "sweep.json", json.dumps(plan.as_json()).encode())
+            _write_file(draft / f"{kind.word}.json", json.dumps(plan.as_json()).encode())
             _write(draft / "trials.jsonl", lines)
-            return _numbered(root, draft)
+            return _numbered(root, draft, kind)
         except BaseException:
             rmtree(draft, ignore_errors=True)
             raise
     except OSError as error:
-        raise FileTrouble(f"the sweep cannot be written to {folder}: {error.strerror}") from error
+        raise FileTrouble(
+            f"the {kind.word} cannot be written to {folder}: {error.strerror}"
+        ) from error
 
 
-def _numbered(root: Path, draft: Path) -> Sweep:
+def _numbered(root: Path, draft: Path, kind: type[_S]) -> _S:
     """Give a new sweep the next number."""
-    number = max((one.number for one in sweeps(root)), default=0)
+    number = max((one.number for one in stored(root, kind)), default=0)
     while True:
         number += 1
         path = draft.with_name(f"{number:04d}")
@@ -364,7 +396,7 @@ def _numbered(root: Path, draft: Path) -> Sweep:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
             continue  # another process has taken the number
-        return Sweep(path, number)
+        return kind(path, number)
 
 
 def _tried(

@@ -100,6 +100,8 @@ class Update:
     metrics: dict[str, float] = field(default_factory=dict)
     final: bool = False
     seconds_per_step: float | None = None
+    samples: float | None = None
+    """The samples of a step, of all workers together."""
     eta: float | None = None
 
 

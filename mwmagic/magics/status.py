@@ -1,9 +1,10 @@
-"""The state and output of a run: ``%mw_status``, ``%mw_stacks`` and ``%mw_logs``."""
+"""A run's state and output: ``%mw_status``, ``%mw_stacks``, ``%mw_profile``, ``%mw_logs``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mwmagic.client.profiling import add_profile, profile, profile_lines
 from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.dashboard.static import page, text
 from mwmagic.errors import BadArguments
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from mwmagic.client.run import Run, Stacks
+    from mwmagic.experiments.profile import Profile
     from mwmagic.model.status import RunStatus
 
     from .session import Session
 
-__all__ = ["mw_logs", "mw_stacks", "mw_status"]
+__all__ = ["mw_logs", "mw_profile", "mw_stacks", "mw_status"]
 
 
 @magic(Parser("%mw_status", "Show the run and each of its tasks."))
@@ -38,6 +40,24 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
     stacks = session.latest().stacks()
     session.say(stacks.full if given.full else str(stacks))
     return stacks
+
+
+def _profile() -> Parser:
+    parser = Parser(
+        "%mw_profile",
+        "Profile a running task with TensorFlow's or JAX's profiler, and say which part of the "
+        "time is input and which collectives. Its program stays as it is; it must report steps.",
+    )
+    add_profile(parser)
+    return parser
+
+
+@magic(_profile(), shows=True)
+def mw_profile(session: Session, given: Namespace, _cell: str) -> Profile:
+    """Profile a task."""
+    found = profile(session.latest().record, given.task, given.seconds)
+    session.say("\n".join(profile_lines(found)))
+    return found
 
 
 class StatusTable:

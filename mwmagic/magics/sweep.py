@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["mw_sweep"]
+__all__ = ["mw_sweep", "program_of"]
 
 
 def _sweep() -> Parser:
@@ -109,23 +109,10 @@ def _show(session: Session, sweep: Sweep, *, csv: bool = False) -> Sweep:
 
 def _planned(session: Session, given: Namespace, space: dict[str, str], study: Any) -> Sweep:  # noqa: ANN401 - Optuna's
     """Plan a new sweep of a file, or of the latest run's program."""
-    script, cwd, args = given.file, Path.cwd(), given.args or ()
-    env = dict(given.env)
-    if script is None:
-        launch = next(iter(session.record().launches), {})
-        script, cwd = str(launch.get("script", "")), Path(str(launch.get("cwd", "")))
-        if not script:
-            raise NoRun("the latest run has no program to sweep: give one with --file main.py")
-        if given.args is None:
-            args = tuple(map(str, launch.get("args", ())))
-        env = {**launch.get("given", {}), **env}
     return planning.new_sweep(
         session.directory,
-        script,
-        space,
-        cwd=cwd,
-        args=args,
-        env=env,
+        given=space,
+        **program_of(session, given),
         random=given.random,
         seed=given.seed or 0,
         repeat=given.repeat or 1,
@@ -133,3 +120,18 @@ def _planned(session: Session, given: Namespace, space: dict[str, str], study: A
         stop_when=given.stop_when or "",
         study=study,
     )
+
+
+def program_of(session: Session, given: Namespace) -> dict[str, Any]:
+    """Return the file that was named, or the latest run's program, with where and how it runs."""
+    script, cwd, args = given.file, Path.cwd(), given.args or ()
+    env = dict(given.env)
+    if script is None:
+        launch = next(iter(session.record().launches), {})
+        script, cwd = str(launch.get("script", "")), Path(str(launch.get("cwd", "")))
+        if not script:
+            raise NoRun("the latest run has no program: give one with --file main.py")
+        if given.args is None:
+            args = tuple(map(str, launch.get("args", ())))
+        env = {**launch.get("given", {}), **env}
+    return {"script": script, "cwd": cwd, "args": args, "env": env}

@@ -84,7 +84,8 @@ def parsed(raw: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     entry |= {name: _count(raw.get(name)) for name in _COUNTS}
     entry["final"] = raw.get("final") is True
-    entry["seconds_per_step"] = _seconds(raw.get("seconds_per_step"))
+    for name in ("seconds_per_step", "samples"):
+        entry[name] = _positive(raw.get(name))
     entry["metrics"] = _numbers(raw["metrics"])
     return entry
 
@@ -96,10 +97,10 @@ def _count(value: object) -> int | None:
     return value if abs(value) <= COUNT_LIMIT else None
 
 
-def _seconds(value: object) -> float | None:
-    """Return a time; None if it is damaged or unknown."""
-    seconds = _number(value)
-    return seconds if 0 < seconds < math.inf else None
+def _positive(value: object) -> float | None:
+    """Return a time or a count of samples; None if it is damaged or unknown."""
+    number = _number(value)
+    return number if 0 < number < math.inf else None
 
 
 def _numbers(metrics: Mapping[str, object]) -> dict[str, float]:

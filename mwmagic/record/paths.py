@@ -12,6 +12,7 @@ are replaced, even after the directory was moved.
       runs/.lock                    held while the next run's directory is created
       runs/index/0.json             a copy of what a table shows of runs 1 to 499 that are over
       sweeps/0002/                  a sweep: sweep.json, program.py, trials.jsonl, writer.json
+      scalings/0001/                a scaling study: scaling.json, and the same
       runs/0007-main/
         run.json                    the run's last known state, replaced as a whole
         space                       takes up what `run.json` may need at the end, on a full disk too
@@ -27,6 +28,7 @@ are replaced, even after the directory was moved.
         attempt-1/worker-0.log      the worker's output, byte for byte
         attempt-1/worker-0.json     the worker's report of its uncaught exception
         attempt-1/worker-0.stacks   the stacks that the worker wrote
+        attempt-1/worker-0.profiles its profiles; worker-0.profile asks for one, .profiled answers
 
 Files have mode 0600 and directories 0700: code and logs may hold secrets.
 """
@@ -93,9 +95,9 @@ def runs_folder(root: Path) -> Path:
     return root / FOLDER / "runs"
 
 
-def sweeps_folder(root: Path) -> Path:
-    """Return the directory that holds the sweeps of the runs below `root`."""
-    return root / FOLDER / "sweeps"
+def sweeps_folder(root: Path, kind: str = "sweep") -> Path:
+    """Return the directory that holds the sweeps, or the scalings, of the runs below `root`."""
+    return root / FOLDER / f"{kind}s"
 
 
 def ignore_file(root: Path) -> Path:
@@ -156,6 +158,21 @@ class TaskPaths:
     def stacks(self) -> Path:
         """The file to which the worker appends its stacks."""
         return self.log.with_suffix(".stacks")
+
+    @property
+    def profile(self) -> Path:
+        """The file that asks the worker to profile itself."""
+        return self.log.with_suffix(".profile")
+
+    @property
+    def profiled(self) -> Path:
+        """The file in which the worker answers that."""
+        return self.log.with_suffix(".profiled")
+
+    @property
+    def profiles(self) -> Path:
+        """The folder with its profiles, as TensorBoard and XProf read it."""
+        return self.log.with_suffix(".profiles")
 
     @property
     def attempt(self) -> int:

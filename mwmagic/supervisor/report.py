@@ -293,7 +293,7 @@ class Measurements:
             self._record(process, REPORTED, {"kind": HISTORY, **vars(report)})
         elif isinstance(report, FitVariables):
             self._record(process, REPORTED, {"kind": GIVEN, **vars(report)})
-        elif isinstance(report, Update) and report.metrics:
+        elif isinstance(report, Update) and (report.metrics or report.step is not None):
             self._record(process, REPORTED, vars(report))
 
     def _note_unreadable(self, process: TaskProcess) -> None:

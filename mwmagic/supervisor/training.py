@@ -307,7 +307,8 @@ def _update(said: Mapping[str, Any]) -> Update:
         steps=_count(said.get("steps")),
         metrics=decoded_all({_name(name): value for name, value in metrics.items()}),
         final=said.get("final") is True,
-        seconds_per_step=_seconds(said.get("seconds_per_step")),
+        seconds_per_step=_positive(said.get("seconds_per_step")),
+        samples=_positive(said.get("samples")),
     )
 
 
@@ -330,7 +331,7 @@ def _imports(said: Mapping[str, Any]) -> Imports:
     seconds = said.get("seconds")
     if not isinstance(seconds, dict) or len(seconds) > METRICS_LIMIT:
         raise ValueError("imports are an object of modules and seconds, and not too many")
-    took = {_name(name): _seconds(value) for name, value in seconds.items()}
+    took = {_name(name): _positive(value) for name, value in seconds.items()}
     return Imports({name: one for name, one in took.items() if one and is_module_name(name)})
 
 
@@ -356,6 +357,6 @@ def _count(value: object) -> int | None:
     return value
 
 
-def _seconds(value: object) -> float | None:
+def _positive(value: object) -> float | None:
     number = None if value is None else decoded(value)
     return number if number is not None and 0 < number < float("inf") else None

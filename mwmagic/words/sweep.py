@@ -43,9 +43,11 @@ __all__ = [
     "interrupted_words",
     "memory_words",
     "open_words",
+    "params_words",
     "resume_words",
     "sweep_now",
     "sweep_words",
+    "why_failed",
 ]
 
 
@@ -73,7 +75,7 @@ def ended_words(trial: Trial, facts: Facts, metric: str, *, pruned: str) -> str:
     if pruned and facts.state == RunState.STOPPED.value:
         how = f"ended early because {pruned}"
     elif facts.state == RunState.FAILED.value:
-        how = f"failed: {_why(facts)}"
+        how = f"failed: {why_failed(facts)}"
     elif facts.state != RunState.FINISHED.value:
         how = facts.state
     else:
@@ -87,7 +89,7 @@ def ended_words(trial: Trial, facts: Facts, metric: str, *, pruned: str) -> str:
     return f"trial {trial.number}: {how}" + (f", {took}" if took else "")
 
 
-def _why(facts: Facts) -> str:
+def why_failed(facts: Facts) -> str:
     """Say in a line why a run failed."""
     if not facts.failure:
         return "no task reported a cause"
@@ -300,7 +302,7 @@ def _failures(outcomes: Sequence[TrialStatus]) -> list[str]:
     for one in outcomes:
         if one.state is TrialState.FAILED and one.facts is not None:
             # The same error in any task of any trial.
-            text = re.sub(r"^\w+:\d+ ", "a task ", _why(one.facts))
+            text = re.sub(r"^\w+:\d+ ", "a task ", why_failed(one.facts))
             alike.setdefault(text, []).append(one.trial.number)
     return [
         f"trial {trials[0]} failed: {text}"

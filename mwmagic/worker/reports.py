@@ -13,6 +13,7 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.model import variables
 from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, counted, encoded
 from mwmagic.model.variables import ANNOUNCED
 
@@ -127,6 +128,8 @@ class Outbox:
         self._due = threading.Event()
         self._thread: threading.Thread | None = None
         self._sent = 0.0
+        stacks = os.environ.get(variables.STACKS, "")
+        self._request = stacks and f"{stacks.removesuffix('.stacks')}.profile"
 
     @property
     def open(self) -> bool:
@@ -159,6 +162,10 @@ class Outbox:
             with self._adding:
                 waiting, self._waiting = self._waiting, {}
             self._sent = time.monotonic()
+            if self._request and os.path.exists(self._request):  # noqa: PTH110 - a string
+                from .profile import begin
+
+                begin(self._request)
             for key, message in waiting.items():
                 left = self._sent + seconds - time.monotonic()
                 self._send(key, message, max(left, 0.0))

@@ -195,13 +195,14 @@ class Watch:
         now = time.monotonic()
         first = not self._place.get("step")
         step = min(int(batch) + 1, self._place.get("steps", STEPS_LIMIT))  # the last may be short
-        self._pace.add(now - self._resumed, step - self._place.get("step", 0))
+        steps = step - self._place.get("step", 0)
+        self._pace.add(now - self._resumed, steps)
         self._place["step"] = step
         if _is_remote(logs):
             self._scheduled(now, logs)
             return
         self._pending = None if logs is None else _flat(logs)
-        self._means.stepped(self._callbacks.model)
+        self._means.stepped(self._callbacks.model, steps)
         if self._choice.takes(now, self._means.moment) or first:
             self._send_batch()
 
@@ -282,8 +283,9 @@ class Watch:
         pending, self._pending = self._pending, None
         if pending is not None:
             pace = self._pace.seconds_per_step
-            more = {} if pace is None else {"seconds_per_step": pace}
-            self._put("train", self._means.read(self._callbacks.model, pending), **more)
+            means = self._means.read(self._callbacks.model, pending)
+            known = {"seconds_per_step": pace, "samples": self._means.samples}
+            self._put("train", means, **{name: one for name, one in known.items() if one})
 
     def _put(self, kind: str, metrics: Mapping[str, Any], **more: Any) -> None:
         if self._outbox is not None:
@@ -430,15 +432,20 @@ class Means:
         self._legacy = mean.__module__.startswith("tf_keras")
         self._before: dict[int, tuple[float, float]] = {}
         self._shared = self._earlier = NOTHING
+        self._steps = self._last_steps = 0
+        self.samples: float | None = None
         self._found: dict[str, list[Any]] | None = None
 
     def reset(self) -> None:
         """Begin an epoch: the metrics are reset."""
         self._before = {}
         self._shared = self._earlier = NOTHING
+        self._steps = 0
 
-    def stepped(self, model: Any) -> None:
-        """Take in that a step is done, whose numbers may be read."""
+    def stepped(self, model: Any, steps: int = 1) -> None:
+        """Take in that steps are done, whose numbers may be read."""
+        self._steps += steps
+        self._last_steps = steps
         self._earlier, self._shared = self._shared, getattr(model, METRIC_SUMS, NOTHING)
 
     def moment(self) -> float | None:
@@ -459,6 +466,9 @@ class Means:
         earlier: State = self._read_before
         if apart and not own:
             state, earlier = _reading(self._shared), _reading(self._earlier)
+        steps = self._last_steps if apart else self._steps
+        self.samples = None if own else self._samples_of_step(state, earlier, steps)
+        self._steps = 0
         means: dict[str, Any] = {}
         for name, value in logs.items():
             try:
@@ -468,6 +478,14 @@ class Means:
             else:
                 means.update({} if mean is None else {name: mean})
         return means
+
+    def _samples_of_step(self, state: State, earlier: State, steps: int) -> float | None:
+        """Return how many samples a step had, which Keras weighs its loss by; None if unknown."""
+        with suppress(Exception):  # of any type; `Values` refuses the metric
+            for metric in (self._found or {}).get("loss", ())[:1]:
+                samples = (state(metric)[1] - earlier(metric)[1]) / steps
+                return samples if samples > 0 else None
+        return None
 
     def _read_before(self, metric: Any) -> tuple[float, float]:
         return self._before.get(id(metric), (0.0, 0.0))

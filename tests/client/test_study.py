@@ -72,7 +72,7 @@ def test_a_study_is_told_once_what_the_record_says(tmp_path):
     assert study.best_value == 0.25
     assert extend_sweep(sweep, {}, random="+2") == 2
     assert len(sweep.left()) == 3
-    with pytest.raises(BadArguments, match="--extend 1 --random +N, and nothing else, adds N"):
+    with pytest.raises(BadArguments, match=r"--extend 1 --random \+N, and nothing else, adds N"):
         extend_sweep(sweep, {"lr": "0.1"}, random="+2")
 
 
