@@ -24,7 +24,7 @@ from mwmagic.client.records import explained
 from mwmagic.errors import MwmagicError, RunFailed
 from mwmagic.record.paths import runs_folder
 from mwmagic.record.provenance import versions
-from mwmagic.words.host import size_words
+from mwmagic.words.file import size_words
 
 from .output import say, show
 

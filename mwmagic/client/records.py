@@ -17,6 +17,7 @@ from mwmagic.words.failure import explain, headline
 from mwmagic.words.file import file_words
 from mwmagic.words.run import blame
 from mwmagic.words.run import headline as run_headline
+from mwmagic.words.slowness import slow_words
 from mwmagic.words.table import described
 
 from .arguments import add_params, reader
@@ -187,6 +188,9 @@ def explained(record: Record) -> tuple[dict[str, Any], list[str]]:
         if status.state is RunState.LOST:
             why = "its supervisor is gone, and nothing recorded says why"
         lines = [f"run {record.number} is {status.state.value}: {why}"]
+    slow = status.slow
+    if slow is not None:
+        lines = [*lines, slow_words(slow)]
     found: dict[str, Any] = {
         "number": record.number,
         "state": status.state.value,
@@ -200,6 +204,7 @@ def explained(record: Record) -> tuple[dict[str, Any], list[str]]:
         "meaning": "",
         "remedy": "",
         "link": "",
+        "slow": slow and {**slow.as_json(), "without": slow.without, "text": slow_words(slow)},
         "text": lines,
     }
     if cause is not None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.record import inside
-from mwmagic.words.host import host_progress, host_tone, host_usage, host_words, size_words
+from mwmagic.words.file import size_words
+from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.live import ranks_words
 from mwmagic.words.run import (
     attempt_words,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "INPUT_WAIT",
     "METRIC_SUMS",
+    "VOTE_SECONDS",
     "add_up",
     "added",
     "divides_batches",
@@ -35,6 +37,13 @@ METRIC_SUMS = "_mwmagic_sums"
 """The attribute of a model with the identities of its metrics' variables and, in a tensor, their
 state on all replicas after the last training step. The first number is the moment, for which the
 identity is 0: all workers have the same."""
+
+INPUT_WAIT = "_mwmagic_input_wait"
+"""The attribute of a model with a tensor of how many seconds the last training step waited for its
+batch, if each execution is one step."""
+
+VOTE_SECONDS = "_mwmagic_vote_seconds"
+"""The attribute of a strategy with how long callbacks have waited for those of other workers."""
 
 
 def divides_batches(strategy: Any) -> bool:

@@ -13,6 +13,7 @@ from .findings import (  # noqa: TC001 - read to know how a status is read back
     Stall,
 )
 from .machine import HostStatus  # noqa: TC001 - read to know how a status is read back
+from .slowness import MemoryForecast, Slowdown  # noqa: TC001 - the same
 from .stored import Measured, Stored
 
 __all__ = [
@@ -302,6 +303,10 @@ class RunStatus(Stored):
     """Why its record is incomplete."""
     stall: Stall | None = None
     """Why it is making no progress."""
+    slow: Slowdown | None = None
+    """What makes its steps slow, as far as that is clear."""
+    forecast: MemoryForecast | None = None
+    """The task whose memory will not last."""
     setbacks: tuple[Setback, ...] = ()
     """Why earlier attempts failed."""
     remarks: tuple[Remark, ...] = ()

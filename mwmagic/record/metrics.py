@@ -27,6 +27,7 @@ __all__ = [
     "HISTORY",
     "LOGGED",
     "REPORTED",
+    "STEPS",
     "Durations",
     "Extremes",
     "Preference",
@@ -50,6 +51,9 @@ HISTORY = "history"
 
 GIVEN = "given"
 """The kind of an entry with the variables of live cells as a `fit` began."""
+
+STEPS = "steps"
+"""The kind of an entry with where the time of some steps went."""
 
 COUNT_LIMIT = 2**53
 """The largest count of steps or epochs: JavaScript and floats are exact up to here."""

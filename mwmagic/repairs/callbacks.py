@@ -10,6 +10,7 @@ them at the same batch.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras import callbacks
 
-from mwmagic.hooks.strategy import add_up, first_local, is_chief, scratch, spans_workers
+from mwmagic.hooks.strategy import (
+    VOTE_SECONDS,
+    add_up,
+    first_local,
+    is_chief,
+    scratch,
+    spans_workers,
+)
 
 from .parts import (
     Callback,
@@ -175,8 +183,15 @@ def _may_stop(_strategy: Any, callbacks: Any, *_args: Any, **_kwargs: Any) -> bo
 def _any_worker(strategy: Any) -> Callable[[bool], bool]:
     if SUM not in vars(strategy):
         vars(strategy)[SUM] = _sum(strategy)
-    total = vars(strategy)[SUM]
-    return lambda wish: int(total(tf.constant(int(wish), tf.int64))) > 0
+    total, own = vars(strategy)[SUM], vars(strategy)
+
+    def any_worker(wish: bool) -> bool:
+        began = time.monotonic()
+        votes = int(total(tf.constant(int(wish), tf.int64)))
+        own[VOTE_SECONDS] = own.get(VOTE_SECONDS, 0.0) + time.monotonic() - began
+        return votes > 0
+
+    return any_worker
 
 
 def _sum(strategy: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import METRIC_SUMS, divides_batches
+from mwmagic.hooks.strategy import INPUT_WAIT, METRIC_SUMS, divides_batches
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.recovery.task.updates import enter, leave, within_step
 
@@ -61,11 +61,12 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
         del on_host  # each gets a graph: TensorFlow takes either kind of iterator for the other
         one_step = _one_step(model, step_function, updated, specified=specified)
         with within_step():
-            outputs = one_step(iterator.get_next())
+            data, waited = _timed_batch(iterator)
+            outputs = one_step(data)
             if model.steps_per_execution > 1:
                 outputs = _further_steps(model, one_step, iterator, outputs)
             logs, weight = outputs
-            return _agreed(model, logs, weight, updated)
+            return (*_agreed(model, logs, weight, updated), waited)
 
     def step_on_data(data: Any) -> Any:
         one_step = _one_step(model, step_function, updated, specified=False)
@@ -79,7 +80,8 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
     def function(iterator: Any) -> Any:
         if isinstance(iterator, ITERATORS):
             specified = OWN_SIZES not in vars(iterator)
-            logs, sums = steps_on_iterator(iterator, specified, stays_on_host(iterator))
+            logs, sums, wait = steps_on_iterator(iterator, specified, stays_on_host(iterator))
+            vars(model)[INPUT_WAIT] = wait if model.steps_per_execution == 1 else None
         else:
             for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
                 logs, sums = step_on_data(data)
@@ -88,6 +90,16 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
         return logs
 
     return function
+
+
+def _timed_batch(iterator: Any) -> tuple[Any, Any]:
+    """Return the next batch, and for how many seconds the step waited for it."""
+    began = tf.timestamp()
+    with tf.control_dependencies([began]):
+        data = iterator.get_next()
+    parts = [one for one in tf.nest.flatten(data, expand_composites=True) if tf.is_tensor(one)]
+    with tf.control_dependencies(parts):
+        return data, tf.timestamp() - began
 
 
 def _agreed(model: Any, logs: Any, weight: Any, updated: Updated) -> tuple[Any, Any]:

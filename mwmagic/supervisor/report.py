@@ -15,8 +15,9 @@ from mwmagic.logs.guard import Guard
 from mwmagic.logs.progress import Update
 from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.machine import several
+from mwmagic.model.slowness import Window
 from mwmagic.model.status import Delay, RunState, RunStatus, Setback
-from mwmagic.record.metrics import GIVEN, HISTORY, LOGGED, REPORTED, Durations, Extremes
+from mwmagic.record.metrics import GIVEN, HISTORY, LOGGED, REPORTED, STEPS, Durations, Extremes
 from mwmagic.record.provenance import commit, versions
 from mwmagic.record.reader import this_process
 
@@ -293,6 +294,9 @@ class Measurements:
             self._record(process, REPORTED, {"kind": HISTORY, **vars(report)})
         elif isinstance(report, FitVariables):
             self._record(process, REPORTED, {"kind": GIVEN, **vars(report)})
+        elif isinstance(report, Window):
+            found = {"task": str(process.task), "attempt": process.attempt}
+            self._directory.metric(source=REPORTED, kind=STEPS, **found, steps=report.as_json())
         elif isinstance(report, Update) and (report.metrics or report.step is not None):
             self._record(process, REPORTED, vars(report))
 

@@ -13,6 +13,7 @@ from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
 from mwmagic.model.findings import Whereabouts
+from mwmagic.model.slowness import Window
 from mwmagic.model.status import (
     RunState,
     RunStatus,
@@ -25,6 +26,7 @@ from .processes import Processes, is_live
 from .program import Unknown
 from .report import Exits, RunReport
 from .session import LiveSession
+from .slowness import SlowSteps
 from .stalls import Stalls
 from .training import Comparison, TooLate
 
@@ -82,6 +84,8 @@ class ActiveRun:
         self._stalls = Stalls(
             self._processes, roles, options, directory, changed, guard=self._guard
         )
+        peers = [task for task, role in roles.items() if role is g.Role.PEER]
+        self._slow = SlowSteps(peers, self._note, self._guard)
         self._timers = _Timers(self._due)
         self._waiting: deque[g.Event] = deque()
         self._moving: asyncio.Task[None] | None = None
@@ -333,6 +337,7 @@ class ActiveRun:
             process = self._processes.keyed(key)
             if process is not None:
                 process.usage = usage
+                self._slow.looked(process, self._pool.machines)
                 self._stalls.watch(process, event["time"], evaluating=self.gang.evaluating)
                 self._session.used(process, event["time"])
         if self._session.asks:
@@ -387,6 +392,8 @@ class ActiveRun:
             if isinstance(report, TooLate):
                 found = Unknown(report.name, report.at)
                 self.programs[process.task].assigned.late.append(found)
+            if isinstance(report, Window):
+                self._slow.measured(process, report)
             self._report.reported(process, report)
         self._changed()
 
@@ -463,6 +470,8 @@ class ActiveRun:
             placing=self._moving is not None,
             tasks={str(task): self._task_status(task) for task in self.gang.tasks},
             stall=self._stalls.current,
+            slow=self._slow.verdict,
+            forecast=self._slow.forecast,
             setbacks=tuple(self._exits.setbacks),
             notices=(*self._processes.started(), *self._processes.full()),
             examined=self._stalls.examined,

@@ -9,6 +9,7 @@ from mwmagic.agent.wire import parsed
 from mwmagic.gang import TrainingPoint
 from mwmagic.logs.progress import Progress, Update
 from mwmagic.model.ownership import is_module_name
+from mwmagic.model.slowness import Window
 from mwmagic.model.status import Reached
 from mwmagic.model.values import (
     METRICS_LIMIT,
@@ -85,7 +86,7 @@ class FitVariables:
     given: dict[str, Any]
 
 
-Report = Update | History | FitVariables | Imports | TooLate
+Report = Update | History | FitVariables | Imports | TooLate | Window
 
 
 class Training:
@@ -290,6 +291,8 @@ def report_in(data: str) -> Report:
         return _late(said)
     if said.get("kind") == "given":
         return _given(said)
+    if said.get("kind") == "steps":
+        return _window(said)
     return _history(said) if said.get("kind") == "history" else _update(said)
 
 
@@ -325,6 +328,14 @@ def _given(said: Mapping[str, Any]) -> FitVariables:
     if fit is None or not isinstance(given, dict) or len(given) > METRICS_LIMIT:
         raise ValueError("what is given is an object of names and values, and not too many")
     return FitVariables(fit, {_name(name): value for name, value in given.items()})
+
+
+def _window(said: Mapping[str, Any]) -> Window:
+    """Return the numbers of some steps, with lines that can be shown."""
+    found = Window.from_json(said)
+    lines = (found.at_input, found.at_main)
+    at_input, at_main = (line if line and line.isprintable() else None for line in lines)
+    return replace(found, at_input=at_input, at_main=at_main)
 
 
 def _imports(said: Mapping[str, Any]) -> Imports:

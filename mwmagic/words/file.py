@@ -1,4 +1,4 @@
-"""Why a file cannot be read, written or replaced, in a sentence with the next step."""
+"""Why a file cannot be read, written or replaced, with the next step; and sizes in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["exists_words", "file_words", "present_words", "surrogate_words"]
+__all__ = ["exists_words", "file_words", "present_words", "size_words", "surrogate_words"]
 
 _DENIED = "{path} cannot be written or read: {why}; allow it, or use another directory"
 _FULL = "there is no space left for {path}: {why}; free some, or use another directory"
@@ -54,3 +54,11 @@ def exists_words(path: Path | str, other: str, *, known: bool) -> str:
     """Return why a file of the user's is not replaced, and what to do."""
     why = "was changed since mwmagic wrote it" if known else "is not known to be mwmagic's"
     return f"{path} {why}, and is left as it is; `--overwrite` replaces it, {other}"
+
+
+def size_words(size: float) -> str:
+    """Return a number of bytes in words: ``12 kB``, ``512 MB``, ``1.5 GB``."""
+    if 0 < size < 2**20:
+        return f"{max(size / 2**10, 1):.0f} kB"
+    megabytes = size / 2**20
+    return f"{megabytes:.0f} MB" if megabytes < 2**10 else f"{megabytes / 2**10:.1f} GB"

@@ -12,6 +12,7 @@ from mwmagic.model.status import TaskState
 from mwmagic.model.values import counted
 
 from .failure import names_words
+from .file import size_words
 from .run import clock, progress_words, task_words, tone
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ __all__ = [
     "jobs_words",
     "left_words",
     "reach_words",
-    "size_words",
 ]
 
 LONGEST_SECONDS = 1e9
@@ -157,14 +157,6 @@ def left_words(until: float) -> str:
         return f"{clock(seconds)} left"
     hours, minutes = divmod(int(seconds // 60), 60)
     return (f"{hours} h " if hours else "") + f"{minutes} min left"
-
-
-def size_words(size: float) -> str:
-    """Return a number of bytes in words: ``12 kB``, ``512 MB``, ``1.5 GB``."""
-    if 0 < size < 2**20:
-        return f"{max(size / 2**10, 1):.0f} kB"
-    megabytes = size / 2**20
-    return f"{megabytes:.0f} MB" if megabytes < 2**10 else f"{megabytes / 2**10:.1f} GB"
 
 
 def fetch_words(fetch: Fetch) -> str:

@@ -13,6 +13,7 @@ from mwmagic.model.variables import RESUME_CODE
 
 from . import failure
 from .live import doing_words, session_words
+from .slowness import forecast_words, slow_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +127,10 @@ def remarks(run: RunStatus, *, timed: bool = True) -> list[str]:
     """
     seen = [run.stall.why if run.stall else None, *run.remarks]
     said = [one for one in seen if one and (timed or one.finding.symptom not in TIMED)]
-    return [*map(failure.remark, said), *_diverged(run), *map(fault_words, run.faults)]
+    slow = [slow_words(run.slow)] if run.slow and timed else []
+    memory = [forecast_words(run.forecast)] if run.forecast and timed and not run.over else []
+    others = map(fault_words, run.faults)
+    return [*map(failure.remark, said), *_diverged(run), *slow, *memory, *others]
 
 
 _DIVERGED = (

@@ -15,7 +15,7 @@ from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 
 from .failure import headline
-from .host import size_words
+from .file import size_words
 from .table import (
     Column,
     aligned,

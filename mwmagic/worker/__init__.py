@@ -5,8 +5,9 @@ package; `program` runs the user's file, also in a child (`spawned`), `standard`
 own modules, `failure` reports what was raised, and `exit` ends the process. `warm` watches what a
 forked worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a
 worker starts (`sitecustomize`, in `child`), and keeps figures, with `runtime` for TensorFlow;
-`watch` reports what Keras computes, on the `line` to the supervisor; `profile` profiles the
-process; `server` is what a coordinator's tasks run. `live` runs live cells.
+`watch` reports what Keras computes, on the `line` to the supervisor, and `steps` where the time of
+its steps goes; `profile` profiles the process; `server` is what a coordinator's tasks run. `live`
+runs live cells.
 """
 
 from __future__ import annotations

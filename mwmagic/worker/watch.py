@@ -26,11 +26,14 @@ from mwmagic.hooks.strategy import METRIC_SUMS
 from mwmagic.model.variables import ANNOUNCED
 
 from .reports import Values, is_distributed, number, outbox
+from .steps import sampler
 from .task import is_chief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
+
+    from .steps import StepSampler
 
     State = Callable[[Any], tuple[float, float]]
     Shared = tuple[tuple[int, ...], Any]
@@ -165,6 +168,9 @@ class Watch:
         self._sent = self._resumed = 0.0
         self._choice = StepChoice()
         self._pace = Pace()
+        self._sampler: StepSampler | None = None
+        self._steps = 0
+        self._calls = 0.0
         self.awake = self._outbox is not None
 
     def train_begin(self, *_: Any, **__: Any) -> None:
@@ -174,6 +180,7 @@ class Watch:
             return
         self._fits.count += 1
         self._training = True
+        self._sampler = sampler(self._callbacks.model)
         params = getattr(self._callbacks, "params", None) or {}
         totals = {"epochs": params.get("epochs"), "steps": params.get("steps")}
         self._place = {name: int(total) for name, total in totals.items() if total}
@@ -195,16 +202,28 @@ class Watch:
         now = time.monotonic()
         first = not self._place.get("step")
         step = min(int(batch) + 1, self._place.get("steps", STEPS_LIMIT))  # the last may be short
-        steps = step - self._place.get("step", 0)
-        self._pace.add(now - self._resumed, steps)
+        done = step - self._place.get("step", 0)
+        self._pace.add(now - self._resumed, done)
+        self._steps += done
         self._place["step"] = step
         if _is_remote(logs):
+            self._sampler = None
             self._scheduled(now, logs)
             return
         self._pending = None if logs is None else _flat(logs)
-        self._means.stepped(self._callbacks.model, steps)
+        self._means.stepped(self._callbacks.model, done)
         if self._choice.takes(now, self._means.moment) or first:
             self._send_batch()
+        self._calls = time.monotonic()
+
+    def batch_begin(self, *_: Any, **__: Any) -> None:
+        """Note that callbacks are called before a step."""
+        self._calls = time.monotonic()
+
+    def batch_begun(self, *_: Any, **__: Any) -> None:
+        """Note how long they took."""
+        if self._sampler is not None:
+            self._sampler.called(self._calls)
 
     def _scheduled(self, now: float, logs: Any) -> None:
         """Report a step that a parameter server's worker has yet to run, once it has run.
@@ -226,6 +245,9 @@ class Watch:
 
     def resume(self, *_: Any, **__: Any) -> None:
         """Note that the callbacks have returned and training continues."""
+        self.batch_begun()
+        if self._sampler is not None:
+            self._sampler.step(self._steps)
         self._resumed = time.monotonic()
 
     def epoch_end(self, epoch: int, logs: Any = None, **_: Any) -> None:
@@ -233,6 +255,7 @@ class Watch:
 
         A loop may have scheduled all steps of an epoch before the first of them has run.
         """
+        self._pause()
         self._send_batch()
         self._send_scheduled(time.monotonic())
         self._place.update(epoch=int(epoch) + 1)
@@ -270,6 +293,7 @@ class Watch:
 
     def test_begin(self, *_: Any, **__: Any) -> None:
         """Report the last step before a validation, which may take long."""
+        self._pause()
         self._send_batch()
         self._validated = True
 
@@ -277,6 +301,10 @@ class Watch:
         """Report an evaluation that is not part of a `fit`."""
         if not self._training and logs:
             self._put("evaluate", _flat(logs), final=True)
+
+    def _pause(self) -> None:
+        if self._sampler is not None and self._training:
+            self._sampler.pause()
 
     def _send_batch(self) -> None:
         """Report the newest step, unless that was done."""
@@ -353,6 +381,7 @@ def _is_chief() -> bool:
 CALLBACKS: dict[str, tuple[Any, Any]] = {
     "on_train_begin": (Watch.train_begin, None),
     "on_epoch_begin": (None, Watch.epoch_begin),
+    "on_train_batch_begin": (Watch.batch_begin, Watch.batch_begun),
     "on_train_batch_end": (Watch.batch_end, Watch.resume),
     "on_epoch_end": (Watch.epoch_end, Watch.epoch_completed),
     "on_train_end": (None, Watch.train_end),

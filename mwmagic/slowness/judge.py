@@ -1,0 +1,196 @@
+"""Which task holds up the others, how much, and why.
+
+The collective makes the steps of all tasks as long as those of the slowest, so their lengths say
+nothing. What a task does apart from the step's computation, while the others wait for it, is lost:
+the wait for its input, and its callbacks. Of what it computes more, only the CPU time is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import attrgetter
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+from mwmagic.model.slowness import SlowCause, Slowdown, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Row = Mapping[str, Window]
+
+__all__ = ["LEAST_COUNT", "judge"]
+
+LEAST_COUNT = 3
+"""Fewer windows say nothing: anything may disturb one."""
+
+RECENT_COUNT = 8
+"""The windows that a verdict rests on: the newest."""
+
+DEAD_RATIO = 0.05
+"""A smaller part of a step is no loss."""
+
+CLEAR_RATIO = 0.1
+"""The least part of a step that is worth a sentence."""
+
+COMMON_RATIO = 0.2
+"""The least part that is worth one if all tasks lose it alike, or in turn."""
+
+COVER_RATIO = 0.8
+"""The least part of a loss that a cause has to explain."""
+
+SAME_RATIO = 0.75
+"""In how many of the windows the same task is the slow one, if it always is."""
+
+WORK_RATIO = 1.5
+"""How many times the CPU time of any other task is more work, and no disturbance."""
+
+STOPPED_RATIO = 0.2
+"""The least part of the looks at a process at which it was stopped."""
+
+FAULTS_COUNT = 1.0
+"""The pages from a disk in each step that are not a program's beginning."""
+
+_NUMBERS = ("wall", "input", "callbacks", "cpu", "faults")
+
+
+def judge(
+    windows: Mapping[str, Sequence[Window]], stopped: Mapping[str, float] | None = None
+) -> Slowdown | None:
+    """Return what makes the steps of tasks that train together slow; None if nothing does for sure.
+
+    `stopped` says in which part of the looks at a task's process it was stopped.
+    """
+    rows = _common(windows)
+    if len(rows) < LEAST_COUNT:
+        return None
+    means = {task: _mean([row[task] for row in rows]) for task in windows}
+    alike = _all(rows, means)
+    if alike is not None or len(windows) == 1:
+        return alike
+    return _stopped(means, stopped or {}) or _late(rows, means) or _more_work(rows, means)
+
+
+def _common(windows: Mapping[str, Sequence[Window]]) -> list[dict[str, Window]]:
+    """Return the newest windows that all tasks have, the oldest first."""
+    by_first = [{one.first: one for one in each if one.wall > 0} for each in windows.values()]
+    shared = sorted(set.intersection(*map(set, by_first))) if by_first else []
+    return [
+        {task: own[first] for task, own in zip(windows, by_first, strict=True)}
+        for first in shared[-RECENT_COUNT:]
+    ]
+
+
+def _mean(windows: Sequence[Window]) -> Window:
+    """Return the mean of windows, with the lines that were seen most often."""
+    numbers = {name: fmean(getattr(one, name) for one in windows) for name in _NUMBERS}
+    at_input, at_main = (
+        _commonest(getattr(one, name) for one in windows) for name in ("at_input", "at_main")
+    )
+    return Window(first=0, steps=1, **numbers, at_input=at_input, at_main=at_main)
+
+
+def _commonest(lines: Iterable[str | None]) -> str | None:
+    counted = Counter(line for line in lines if line is not None).most_common(1)
+    return counted[0][0] if counted else None
+
+
+def _apart(window: Window) -> float:
+    """Return how long a task keeps the others waiting at least, in each step."""
+    return window.input + window.callbacks
+
+
+def _lead(row: Row, of: Callable[[Window], float]) -> tuple[str, float]:
+    """Return the task that has most of something, and how much more than the next one."""
+    first, second = sorted(row, key=lambda task: of(row[task]), reverse=True)[:2]
+    return first, of(row[first]) - of(row[second])
+
+
+def _stopped(means: Row, stopped: Mapping[str, float]) -> Slowdown | None:
+    """Return that a task is stopped now and then, as no other is."""
+    often = [task for task in means if stopped.get(task, 0.0) >= STOPPED_RATIO]
+    if len(often) != 1:
+        return None
+    task = often[0]
+    return Slowdown(SlowCause.STOPPED, task, share=stopped[task], step=means[task].wall)
+
+
+def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return which task waits for its input, or is in its callbacks, while the others wait."""
+    leads = [_lead(row, _apart) for row in rows]
+    shares = [lost / row[task].wall for row, (task, lost) in zip(rows, leads, strict=True)]
+    late = [task for (task, _), share in zip(leads, shares, strict=True) if share >= DEAD_RATIO]
+    if not late:
+        return None
+    task, times = Counter(late).most_common(1)[0]
+    step = means[task].wall
+    if times < SAME_RATIO * len(late):
+        if fmean(shares) < COMMON_RATIO or len(late) < SAME_RATIO * len(rows):
+            return None
+        each = [_lateness(row, one) for row, (one, _) in zip(rows, leads, strict=True)]
+        same = len(set(each)) == 1 and each[0] is not None
+        return Slowdown(each[0], None, "in-turn", fmean(shares), step) if same and each[0] else None
+    other, lost = max(_apart(means[one]) for one in means if one != task), _apart(means[task])
+    share, cause = (lost - other) / step, _lateness(means, task)
+    if share < CLEAR_RATIO or cause is None:
+        return None
+    when: Literal["always", "sometimes"]
+    when = "always" if times >= SAME_RATIO * len(rows) else "sometimes"
+    return Slowdown(cause, task, when, share, step, _line(cause, means[task]))
+
+
+def _lateness(row: Row, task: str) -> SlowCause | None:
+    """Return what covers the time that a task loses; None if several things do."""
+    own, others = row[task], [row[one] for one in row if one != task]
+
+    def excess(name: str) -> float:
+        of = attrgetter(name)
+        return float(of(own) - max(map(of, others)))
+
+    enough = COVER_RATIO * (_apart(own) - max(map(_apart, others)))
+    if excess("callbacks") >= enough:
+        return SlowCause.CALLBACKS
+    if excess("input") < enough:
+        return None
+    if excess("faults") >= FAULTS_COUNT:
+        return SlowCause.PAGING
+    computes = excess("cpu") >= enough
+    return SlowCause.INPUT_COMPUTES if computes else SlowCause.INPUT_WAITS
+
+
+def _line(cause: SlowCause, own: Window) -> str | None:
+    """Return the user's line that belongs to a cause."""
+    return own.at_main if cause is SlowCause.CALLBACKS else own.at_input
+
+
+def _more_work(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return which task computes more than the others; how much of a step that takes is not known.
+
+    Several CPUs may share it, and some of it may go on while the others compute.
+    """
+    leads = [_lead(row, attrgetter("cpu"))[0] for row in rows]
+    task, times = Counter(leads).most_common(1)[0]
+    own, others = means[task].cpu, max(means[one].cpu for one in means if one != task)
+    clear = own >= WORK_RATIO * others and own - others >= COMMON_RATIO * means[task].wall
+    if times < len(rows) or not clear:
+        return None
+    line = means[task].at_input  # Python in the input delays the training loop more than its input
+    cause = SlowCause.INPUT_COMPUTES if line else SlowCause.MORE_WORK
+    return Slowdown(cause, task, at=line, times=own / others if others else None)
+
+
+def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return what all tasks lose.
+
+    While one waits for its input, so do the others for theirs, unseen: the longest wait counts.
+    """
+    step = fmean(one.wall for one in means.values())
+    for part, cause in (("input", SlowCause.INPUT_WAITS), ("callbacks", SlowCause.CALLBACKS)):
+        of = attrgetter(part)
+        least = [min(of(one) / one.wall for one in row.values()) for row in rows]
+        often = sum(share >= CLEAR_RATIO for share in least) >= SAME_RATIO * len(rows)
+        share = max(of(one) / one.wall for one in means.values())
+        if often and share >= COMMON_RATIO:
+            lines = [_line(cause, one) for one in means.values()]
+            return Slowdown(cause, None, "always", share, step, _commonest(lines))
+    return None

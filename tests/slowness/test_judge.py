@@ -1,0 +1,147 @@
+"""Verdicts on recorded numbers of two and four tasks, in milliseconds of a step."""
+
+from pathlib import Path
+
+import pytest
+
+from mwmagic.model.slowness import MemoryForecast, SlowCause, Slowdown, Window
+from mwmagic.slowness import Growth, judge
+from mwmagic.words.slowness import forecast_words, page, slow_words
+
+DECODE = "train.py:14 in decode"
+
+
+def windows(*each, count=4):
+    """Return the same window several times for each task: wall, input, callbacks, CPU, line."""
+    return {
+        f"worker:{rank}": [_window(8 * at, *numbers) for at in range(1, count + 1)]
+        for rank, numbers in enumerate(each)
+    }
+
+
+def _window(first, *numbers):
+    wall, waited, calls, cpu, *rest = numbers
+    line, faults = (*rest, None, 0.0)[:2] if len(rest) != 1 else (rest[0], 0.0)
+    times = [time / 1e3 for time in (wall, waited, calls, cpu)]
+    return Window(first, 4, *times, faults, line, line)
+
+
+QUIET = (49, 1.9, 0.2, 37.8)
+
+RECORDED = {
+    "undisturbed": ([QUIET, (49, 1.6, 0.2, 38.1)], None),
+    "unequal, but too little": ([QUIET, (49, 4.0, 0.2, 39.0)], None),
+    "map sleeps": ([QUIET, (101, 49.5, 0.2, 40.7, DECODE)], SlowCause.INPUT_WAITS),
+    "map burns CPU": ([QUIET, (98, 28.7, 0.2, 99.3, DECODE)], SlowCause.INPUT_COMPUTES),
+    "map burns CPU, ahead of the steps": (
+        [(68, 1.7, 0.2, 18.6), (68, 0.8, 0.2, 69.5, DECODE)],
+        SlowCause.INPUT_COMPUTES,
+    ),
+    "busy neighbour": ([QUIET, (81, 3.7, 0.2, 38.6)], None),
+    "extra computation": ([QUIET, (76, 4.0, 0.2, 68.5)], SlowCause.MORE_WORK),
+    "stopped, which the looks say": ([QUIET, (99, 1.8, 0.2, 46.3)], None),
+    "callbacks": ([(63, 0.3, 0.4, 20.4), (63, 0.2, 30.6, 20.9)], SlowCause.CALLBACKS),
+    "input and callbacks": ([QUIET, (101, 25.0, 25.0, 40.7)], None),
+    "pages from a disk": (
+        [QUIET, (101, 49.5, 0.2, 40.7, None, 12.0)],
+        SlowCause.PAGING,
+    ),
+    "of four tasks": ([QUIET, (101, 49.5, 0.2, 40.7), QUIET, QUIET], SlowCause.INPUT_WAITS),
+}
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_the_task_and_the_cause_are_those_that_were_provoked(case):
+    each, cause = RECORDED[case]
+    found = judge(windows(*each))
+    assert (found and (found.cause, found.task)) == (cause and (cause, "worker:1"))
+
+
+def test_the_loss_is_what_the_task_waits_longer_than_the_next_one():
+    found = judge(windows((101, 1.9, 0.2, 37.8), (101, 49.5, 0.2, 40.7, DECODE)))
+    assert (found.when, found.at) == ("always", DECODE)
+    assert found.share == pytest.approx(0.47, abs=0.01)
+    assert found.without == pytest.approx(0.0534, abs=0.001)
+
+
+def test_two_windows_say_nothing():
+    assert judge(windows(QUIET, (101, 49.5, 0.2, 40.7), count=2)) is None
+
+
+def test_windows_of_other_steps_are_not_compared():
+    found = windows(QUIET, (101, 49.5, 0.2, 40.7))
+    found["worker:1"] = [_window(1000 + at, 101, 49.5, 0.2, 40.7) for at in range(4)]
+    assert judge(found) is None
+
+
+def test_a_task_that_is_slow_in_some_steps_is_said_to_be():
+    slow, quiet = (101, 60, 0.2, 40), (49, 2, 0.2, 38)
+    found = {
+        "worker:0": [_window(at, *quiet) for at in range(8)],
+        "worker:1": [_window(at, *(slow if at % 2 else quiet)) for at in range(8)],
+    }
+    assert judge(found).when == "sometimes"
+
+
+def test_tasks_that_are_slow_in_turn_are_not_named():
+    slow, quiet = (101, 60, 0.2, 40), (101, 2, 0.2, 38)
+    found = {
+        f"worker:{rank}": [_window(at, *(slow if at % 2 == rank else quiet)) for at in range(8)]
+        for rank in (0, 1)
+    }
+    verdict = judge(found)
+    assert (verdict.when, verdict.task) == ("in-turn", None)
+
+
+def test_all_tasks_may_wait_for_their_input_and_one_alone_too():
+    slow, masked = (101, 49.5, 0.2, 40.7, DECODE), (101, 24.5, 0.2, 40.7, DECODE)
+    for each in ([slow, masked], [slow]):
+        found = judge(windows(*each))
+        assert (found.cause, found.task, found.at) == (SlowCause.INPUT_WAITS, None, DECODE)
+
+
+def test_a_task_that_is_found_stopped_is_named_unless_all_are():
+    each = windows(QUIET, (99, 1.8, 0.2, 46.3))
+    found = judge(each, {"worker:0": 0.0, "worker:1": 0.5})
+    assert (found.cause, found.task, found.share) == (SlowCause.STOPPED, "worker:1", 0.5)
+    assert judge(each, {"worker:0": 0.5, "worker:1": 0.5}) is None
+
+
+def test_a_verdict_names_the_task_the_reason_the_line_the_gain_and_the_remedy():
+    found = Slowdown(SlowCause.INPUT_WAITS, "worker:1", share=0.5, step=0.1, at=DECODE)
+    said = slow_words(found)
+    assert said.startswith(
+        "worker:1 holds up every step: it waits for its input (50% of a step is lost), at "
+        "train.py:14 in decode. Without that a step would take 50 ms instead of 100 ms (2.0x). Try:"
+    )
+
+
+def test_every_cause_has_its_words():
+    for cause in SlowCause:
+        for task in ("worker:1", None):
+            assert slow_words(Slowdown(cause, task, share=0.5, step=0.1)).count("Try: ") == 1
+
+
+def test_the_documentation_has_the_table_of_causes():
+    assert page() in (Path(__file__).parents[2] / "docs" / "slow.md").read_text()
+
+
+def grown(*megabytes):
+    growth = Growth()
+    for epoch, size in enumerate(megabytes, 1):
+        growth.seen(epoch, size * 2**20)
+        growth.seen(epoch, size * 2**20 + 1)  # later looks in the same epoch do not count
+    return growth.per_epoch / 2**20
+
+
+def test_only_memory_that_grows_alike_in_every_epoch_is_said_to_grow():
+    assert grown(500, 620, 740, 860, 980, 1100) == pytest.approx(120)
+    assert grown(500, 620, 740, 860, 980) == 0  # too few
+    assert grown(500, 900, 901, 902, 903, 904) == 0  # it has settled
+    assert grown(500, 620, 740, 700, 860, 980) == 0
+
+
+def test_a_forecast_says_for_how_many_epochs_there_is_memory():
+    assert forecast_words(MemoryForecast("worker:1", 120 * 2**20, 9)) == (
+        "worker:1 grows by 120 MB an epoch; about 9 epochs are left"
+    )
