@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.records import explained
 from mwmagic.errors import MwmagicError, RunFailed
+from mwmagic.frameworks import frameworks
 from mwmagic.record.paths import runs_folder
 from mwmagic.record.provenance import versions
 from mwmagic.words.file import size_words
@@ -116,7 +117,7 @@ def _checks(*, run: bool) -> Iterator[Check]:
     yield Check("system", Verdict.GOOD, platform.platform())
     texts = ", ".join(f"{name} {found}" for name, found in known.items() if found)
     yield Check("versions", Verdict.GOOD, texts)
-    yield _tensorflow(known)
+    yield _framework(known)
     yield _widget(known)
     yield _folder(Path.cwd())
     yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - only looked at
@@ -127,14 +128,12 @@ def _checks(*, run: bool) -> Iterator[Check]:
         yield from _probe(tensorflow=bool(known["tensorflow"]))
 
 
-def _tensorflow(known: dict[str, str | None]) -> Check:
-    if known["tensorflow"]:
-        return Check("TensorFlow", Verdict.GOOD, known["tensorflow"])
-    others = [name for name in ("jax", "torch") if known[name]]
-    if others:
-        return Check("TensorFlow", Verdict.ABSENT, f"not installed, but {' and '.join(others)}")
+def _framework(known: dict[str, str | None]) -> Check:
+    there = [one.name for one in frameworks() if known.get(one.name)]
+    if there:
+        return Check("framework", Verdict.GOOD, ", ".join(there))
     remedy = 'pip install "mwmagic[tensorflow]"'
-    return Check("TensorFlow", Verdict.DOUBTFUL, "no framework is installed here", remedy)
+    return Check("framework", Verdict.DOUBTFUL, "none is installed here", remedy)
 
 
 def _widget(known: dict[str, str | None]) -> Check:

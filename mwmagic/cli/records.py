@@ -164,9 +164,9 @@ def add_profile(command: argparse.ArgumentParser) -> None:
 
 
 def _profile(given: argparse.Namespace) -> int:
-    for line in profiling.profile_lines(
-        profiling.profile(recorded_run(None), given.task, given.seconds)
-    ):
+    record = recorded_run(None)
+    found = profiling.profile(record, given.task, given.seconds, risk=given.risk)
+    for line in profiling.profile_lines(found):
         show(line)
     return 0
 

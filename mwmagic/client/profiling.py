@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import BadArguments, NoRun, SupervisorError, WaitTimeout
 from mwmagic.experiments.profile import Profile, parts_of
+from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import find_task
 from mwmagic.model.option import read_seconds
 from mwmagic.record.paths import replace
@@ -35,11 +36,12 @@ PROFILE_SECONDS_LIMIT = 20.0
 """The longest profile: its file grows by megabytes a second, each of which takes 0.6 s to read."""
 
 
-def profile(record: Record, task: TaskName, seconds: float) -> Profile:
+def profile(record: Record, task: TaskName, seconds: float, *, risk: bool = False) -> Profile:
     """Profile a task of a run that is going; its program is not touched.
 
-    NoRun is raised if the run or the task is over, WaitTimeout if it does not answer, and
-    SupervisorError if its framework cannot profile.
+    NoRun is raised if the run or the task is over, WaitTimeout if it does not answer,
+    SupervisorError if its framework cannot profile, and BadArguments if the framework's profiler
+    sometimes crashes the task and `risk` does not accept that.
     """
     if not 0 < seconds <= PROFILE_SECONDS_LIMIT:
         raise BadArguments(
@@ -51,6 +53,12 @@ def profile(record: Record, task: TaskName, seconds: float) -> Profile:
     task_status = status.tasks.get(str(found))
     if status.over or task_status is None or not task_status.state.alive:
         raise NoRun(f"{found} of run {record.number} is not running, so it cannot be profiled")
+    framework = framework_for(record.part("options").get("framework", ""))
+    if framework.profiler_crashes and not risk:
+        raise BadArguments(
+            f"{framework.title}'s profiler sometimes crashes the process that it profiles, and the "
+            f"run fails with it: add --risk to profile {found} all the same"
+        )
     paths = record.paths.task(found, record.attempts)
     answer, folder = paths.profiled, paths.profiles
     answer.unlink(missing_ok=True)
@@ -103,3 +111,5 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", help=what)
     what = "For how long, in seconds (default: 5)."
     parser.add_argument("--seconds", type=reader(read_seconds), default=5.0, metavar="S", help=what)
+    what = "Profile even if the framework's profiler may crash the task."
+    parser.add_argument("--risk", action="store_true", help=what)

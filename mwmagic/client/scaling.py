@@ -14,7 +14,7 @@ from mwmagic.experiments.sweep import written
 from mwmagic.model.messages import Launch
 from mwmagic.model.option import read_count, read_setting
 from mwmagic.model.options import ClusterOptions
-from mwmagic.words.scaling import begun_words, size_words
+from mwmagic.words.scaling import begun_words, speed_words
 
 from .arguments import add_params, reader
 from .cluster import Cluster
@@ -241,7 +241,7 @@ def conduct(
             try:
                 _measure(scaling, one.trial, on_message, on_change)
             except MwmagicError as error:  # noqa: PERF203 - the others are measured
-                on_message(f"{size_words(one.trial, scaling.plan)} could not run: {error}")
+                on_message(f"{speed_words(one.trial, scaling.plan)} could not run: {error}")
 
 
 def _measure(

@@ -49,7 +49,7 @@ WARM_UP_RATIO = 0.1
 WARM_UP_COUNT = 5
 """The fewest steps before them."""
 
-WINDOW_SECONDS = 0.5
+PART_SECONDS = 0.5
 """The shortest stretch whose speed counts: a report may arrive 0.05 s late."""
 
 MEASURABLE_SECONDS = 1.0
@@ -165,10 +165,10 @@ def speed_of(seen: Sequence[StepMark], steps: int) -> Speed:
     for mark in left[1:]:
         assert start is not None and begun is not None and before is not None  # noqa: S101, PT018
         if mark.epoch != before.epoch:
-            if before.wall - begun.wall >= WINDOW_SECONDS:
+            if before.wall - begun.wall >= PART_SECONDS:
                 start = mark
             begun = mark
-        if mark.wall - start.wall >= WINDOW_SECONDS and mark.step > start.step:
+        if mark.wall - start.wall >= PART_SECONDS and mark.step > start.step:
             windows.append((mark.step - start.step, mark.wall - start.wall))
             start = mark
         before = mark

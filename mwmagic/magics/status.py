@@ -55,7 +55,7 @@ def _profile() -> Parser:
 @magic(_profile(), shows=True)
 def mw_profile(session: Session, given: Namespace, _cell: str) -> Profile:
     """Profile a task."""
-    found = profile(session.latest().record, given.task, given.seconds)
+    found = profile(session.latest().record, given.task, given.seconds, risk=given.risk)
     session.say("\n".join(profile_lines(found)))
     return found
 

@@ -39,7 +39,7 @@ COMMON_RATIO = 0.2
 COVER_RATIO = 0.8
 """The least part of a loss that a cause has to explain."""
 
-SAME_RATIO = 0.75
+OFTEN_RATIO = 0.75
 """In how many of the windows the same task is the slow one, if it always is."""
 
 WORK_RATIO = 1.5
@@ -124,8 +124,8 @@ def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
         return None
     task, times = Counter(late).most_common(1)[0]
     step = means[task].wall
-    if times < SAME_RATIO * len(late):
-        if fmean(shares) < COMMON_RATIO or len(late) < SAME_RATIO * len(rows):
+    if times < OFTEN_RATIO * len(late):
+        if fmean(shares) < COMMON_RATIO or len(late) < OFTEN_RATIO * len(rows):
             return None
         each = [_lateness(row, one) for row, (one, _) in zip(rows, leads, strict=True)]
         same = len(set(each)) == 1 and each[0] is not None
@@ -135,7 +135,7 @@ def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
     if share < CLEAR_RATIO or cause is None:
         return None
     when: Literal["always", "sometimes"]
-    when = "always" if times >= SAME_RATIO * len(rows) else "sometimes"
+    when = "always" if times >= OFTEN_RATIO * len(rows) else "sometimes"
     return Slowdown(cause, task, when, share, step, _line(cause, means[task]))
 
 
@@ -188,7 +188,7 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     for part, cause in (("input", SlowCause.INPUT_WAITS), ("callbacks", SlowCause.CALLBACKS)):
         of = attrgetter(part)
         least = [min(of(one) / one.wall for one in row.values()) for row in rows]
-        often = sum(share >= CLEAR_RATIO for share in least) >= SAME_RATIO * len(rows)
+        often = sum(share >= CLEAR_RATIO for share in least) >= OFTEN_RATIO * len(rows)
         share = max(of(one) / one.wall for one in means.values())
         if often and share >= COMMON_RATIO:
             lines = [_line(cause, one) for one in means.values()]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mwmagic.experiments.scaling import ScalingPlan, Size, Speed, Study
     from mwmagic.experiments.trials import Trial, TrialStatus
 
-__all__ = ["begun_words", "cells", "conclusion", "lines", "notes", "resume_words", "size_words"]
+__all__ = ["begun_words", "cells", "conclusion", "lines", "notes", "resume_words", "speed_words"]
 
 HEADS = ("workers", "steps/s", "samples/s", "speed-up", "ideal", "efficiency", "runs")
 
@@ -27,7 +27,7 @@ _MODES = {
 }
 
 
-def size_words(trial: Trial, plan: ScalingPlan) -> str:
+def speed_words(trial: Trial, plan: ScalingPlan) -> str:
     """Name what a trial runs on."""
     again = f", repetition {trial.repeat + 1}" if trial.repeat else ""
     if trial.params.get("alone"):
@@ -37,7 +37,7 @@ def size_words(trial: Trial, plan: ScalingPlan) -> str:
 
 def begun_words(trial: Trial, plan: ScalingPlan, run: int) -> str:
     """Say that a trial begins."""
-    return f"{size_words(trial, plan)}: run {run}"
+    return f"{speed_words(trial, plan)}: run {run}"
 
 
 def resume_words(number: int, outcomes: Sequence[TrialStatus], command: str) -> str:
@@ -143,7 +143,7 @@ def notes(found: Study) -> list[str]:
 
 def _unmeasured(plan: ScalingPlan, one: TrialStatus, speed: Speed | None) -> str:
     """Say why a trial has no speed; nothing if it has one."""
-    name = size_words(one.trial, plan)
+    name = speed_words(one.trial, plan)
     if one.state is TrialState.FAILED and one.facts:
         return f"{name} (run {one.facts.number}) failed: {why_failed(one.facts)}"
     if not one.state.over or not one.facts:
