@@ -7,6 +7,7 @@ from types import new_class
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, magics_class
+from IPython.display import display
 from traitlets import Bool, Enum, Float, Int, TraitType, Tuple, Unicode
 
 from mwmagic.client.arguments import choices
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from mwmagic.client.run import Run
+    from mwmagic.experiments.scaling import Scaling
     from mwmagic.experiments.sweep import Sweep
     from mwmagic.model.option import Option
     from mwmagic.record import Record
@@ -105,8 +107,9 @@ _SESSION = "_mwmagic_kept"
 """The shell's attribute with the session that a reload keeps."""
 
 _RUN, _RECORD = "mwmagic.client.run.Run", "mwmagic.record.reader.Record"
-_SWEEP = "mwmagic.experiments.sweep.Sweep"
-"""The classes of runs and sweeps, by name: they need not be imported to say how they are shown."""
+_SWEEP, _SCALING = "mwmagic.experiments.sweep.Sweep", "mwmagic.experiments.scaling.Scaling"
+"""The classes of runs, sweeps and scaling studies, by name: they need not be imported to say how
+they are shown."""
 
 
 def load(shell: InteractiveShell) -> None:
@@ -133,7 +136,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def _show_runs(shell: InteractiveShell, session: Callable[[], Session]) -> Callable[[], None]:
-    """Make runs and sweeps show themselves as a cell's value; return a function that undoes it."""
+    """Make runs and studies show themselves as a cell's value; return a function that undoes it."""
     formatter = shell.display_formatter.ipython_display_formatter
 
     def show(run: Run | Record) -> None:
@@ -142,7 +145,13 @@ def _show_runs(shell: InteractiveShell, session: Callable[[], Session]) -> Calla
     def show_sweep(sweep: Sweep) -> None:
         session().displays.keep_sweep(sweep)
 
-    kinds: dict[str, Callable[[Any], None]] = {_RUN: show, _RECORD: show, _SWEEP: show_sweep}
+    def show_scaling(scaling: Scaling) -> None:
+        from mwmagic.dashboard.scaling import NotebookScaling
+
+        display(NotebookScaling(scaling.study()))
+
+    kinds: dict[str, Callable[[Any], None]] = {_RUN: show, _RECORD: show}
+    kinds |= {_SWEEP: show_sweep, _SCALING: show_scaling}
 
     def hide() -> None:
         for kind in kinds:
