@@ -130,7 +130,7 @@ def check_continued(sweep: Sweep, study: Any, *, retry: bool) -> None:  # noqa: 
     if retry:
         raise BadArguments(
             f"the study {plan.study!r} knows that these trials have failed: --extend "
-            f"{sweep.number} --random N, without --retry, runs N more"
+            f"{sweep.number} --random +N, without --retry, runs N more"
         )
     _check_study(study, plan.metric)
     known = {one.number: one.params for one in study.get_trials(deepcopy=False)}
