@@ -9,7 +9,7 @@ from mwmagic.experiments.trials import TrialState
 from mwmagic.model.values import counted
 
 from .sweep import params_words, why_failed
-from .table import aligned, value_text
+from .table import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _row(found: Study, size: Size) -> list[str]:
     return [
         name,
         _number(rate),
-        value_text(float(f"{rate * size.samples:.3g}")) if rate and size.samples else "",
+        f"{float(_number(rate * size.samples)):,.6g}" if rate and size.samples else "",
         f"{speedup}x" + (f" ± {size.error:.2g}" if size.error else "") if speedup else "",
         f"{ideal:g}x" if ideal and speedup else "",
         f"{efficiency:.0%}" + (f" ± {spread:.0%}" if size.error else "") if efficiency else "",
