@@ -141,7 +141,7 @@ def add_compare_options(parser: argparse.ArgumentParser) -> None:
     """Add what chooses the runs of a comparison, and what is compared."""
     add = parser.add_argument
     what = "The numbers of two runs or more (default: the last two)."
-    add("runs", nargs="*", type=reader(read_count), metavar="RUN", help=what)
+    add("runs", nargs="*", default=[], type=reader(read_count), metavar="RUN", help=what)
     add("--where", metavar="FILTER", help="Runs of which this is true, as 'units>=64'.")
     add("--last", type=reader(_read_some), metavar="N", help="Only the latest runs.")
     what = "The metrics to compare, separated by commas: the first one says which run is best."

@@ -86,7 +86,7 @@ def add_tags(parser: argparse.ArgumentParser) -> None:
     """Add what tags need to a parser."""
     add_run(parser, latest=False)
     add = parser.add_argument
-    add("tags", nargs="*", metavar="TAG", help="Tags to give it, one word each.")
+    add("tags", nargs="*", default=[], metavar="TAG", help="Tags to give it, one word each.")
     what = "A tag to remove. May be repeated."
     add("--remove", action="append", default=[], metavar="TAG", help=what)
 

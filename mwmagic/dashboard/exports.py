@@ -36,7 +36,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     """Add what is exported, and where to, to a parser that has the format."""
     add = parser.add_argument
     what = "The numbers of recorded runs (default: the latest)."
-    add("runs", nargs="*", type=reader(read_count), metavar="RUN", help=what)
+    add("runs", nargs="*", default=[], type=reader(read_count), metavar="RUN", help=what)
     what = (
         "The file to write, or TensorBoard's folder (default: main.sh, main.sbatch, live.py, "
         "run-3.csv, tensorboard and so on)."

@@ -469,7 +469,7 @@ def test_a_result_can_be_assigned_whatever_the_cell_shows(kernel):
         ("%mw_cluster 2 --keras new", "invalid choice: 'new'"),
         (
             "%mw_export",
-            "the following arguments are required: {script,slurm,live}\n`%mw_export --h",
+            "required: {script,slurm,live,tensorboard,mlflow,csv,svg,png}\n`%mw_export --help`",
         ),
         ("%mw_wait", "no cluster was declared; `%mw_cluster 2` declares one"),
         ("%mw_logs 0 'unclosed", "No closing quotation"),
@@ -514,8 +514,9 @@ def test_help_and_completion(kernel):
     assert set(kernel.complete("%mw_cluster --keras ")) >= {"auto", "plain", "legacy"}
     assert "--index" in kernel.complete("%%mw_worker --in")
     assert "--index" not in kernel.complete("%%mw_worker\nx = 1 --in")
-    assert offers(kernel, "%mw_export ", ["live", "script", "slurm"])
-    assert offers(kernel, "%mw_export --file x s", ["script", "slurm"])
+    kinds = ["csv", "live", "mlflow", "png", "script", "slurm", "svg", "tensorboard"]
+    assert offers(kernel, "%mw_export ", kinds)
+    assert offers(kernel, "%mw_export --file x s", ["script", "slurm", "svg"])
     assert "chief:0" not in kernel.complete("%mw_logs "), "there is no cluster yet"
     assert "1" not in kernel.complete("%mw_show "), "and no run"
     kernel.run("%mw_cluster 12 --chief --no-warm")
