@@ -287,7 +287,7 @@ def curves_picture(curves: Sequence[Curve], labels: Mapping[int, str], axis: str
         if (x := getattr(point, axis)) is not None
     ]
     bands = {
-        (run_label(one.run), one.metric): [
+        (labels[one.run], one.metric): [
             (getattr(point, axis), point.low, point.high)
             for point in one.points
             if point.low is not None and point.high is not None and point.low != point.high

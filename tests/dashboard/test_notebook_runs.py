@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-from mwmagic.dashboard.runs import SHOWN_ROWS, NotebookTable
+from mwmagic.dashboard.runs import SHOWN_ROWS, NotebookTable, curves_picture
 from mwmagic.dashboard.static import front_end, styles
+from mwmagic.experiments.compare import Curve, CurvePoint
 from mwmagic.record import RunDirectory, runs
 from mwmagic.record.metrics import metric_line
 
@@ -102,3 +103,10 @@ def test_the_files_for_the_browser_cannot_end_the_script_that_holds_them():
     text = front_end("chart.js", "runs.js") + styles("chart.css", "runs.css")
     assert "</script" not in text
     assert "<!--" not in text
+
+
+def test_the_spread_of_workers_is_drawn_whatever_the_runs_are_called():
+    points = [CurvePoint(step, None, 1.0 * step, 2.0, 1.0, 3.0) for step in (1, 2)]
+    svg = curves_picture([Curve(3, "loss", points)], {3: "trial 7"}, "step").svg
+    assert "trial 7" in svg
+    assert 'fill-opacity="0.2"' in svg
