@@ -15,8 +15,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mwmagic.experiments.compare import read_series
-from mwmagic.experiments.series import SPEED
+from mwmagic.experiments.series import SPEED, read_series
 from mwmagic.model.values import encodable
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.run import (

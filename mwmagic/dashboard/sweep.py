@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import Dict
 
-from mwmagic.experiments.compare import axes_of, curves_of, read_series, thinned_curves
+from mwmagic.experiments.compare import axes_of, curves_of, thinned_curves
+from mwmagic.experiments.series import read_series
 from mwmagic.experiments.trials import TrialState, seconds_left
 from mwmagic.model.values import counted, encodable, sendable
 from mwmagic.words.changed import notices

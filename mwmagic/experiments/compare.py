@@ -16,7 +16,7 @@ from mwmagic.record.metrics import rises
 from .filters import check_names
 from .parameters import parameters, without_values
 from .runs import facts_of, usual_metrics
-from .series import SPEED, Series, thinned
+from .series import SPEED, read_series, thinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mwmagic.record import Record
 
     from .runs import Facts
-    from .series import Point
+    from .series import Point, Series
 
 __all__ = [
     "ABSENT",
@@ -41,7 +41,6 @@ __all__ = [
     "curves_of",
     "figure",
     "is_secret",
-    "read_series",
     "thinned_curves",
 ]
 
@@ -402,14 +401,6 @@ def _draw(chart: Any, curve: Curve, axis: str) -> None:  # noqa: ANN401 - matplo
     )
     [line] = chart.plot(xs, values, label=f"run {curve.run}", marker="." if len(xs) == 1 else "")
     chart.fill_between(xs, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-
-
-def read_series(record: Record) -> Series:
-    """Read the metrics of a run as far as they are written."""
-    series = Series(record.paths.metrics, [str(task) for task in record.tasks])
-    while series.read():
-        pass
-    return series
 
 
 def curves_of(series: Series, facts: Facts) -> list[Curve]:

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SPEED", "Course", "Key", "Point", "Scalar", "Series", "scalars", "thinned"]
+    from mwmagic.record import Record
+
+__all__ = [
+    "SPEED",
+    "Course",
+    "Key",
+    "Point",
+    "Scalar",
+    "Series",
+    "read_series",
+    "scalars",
+    "thinned",
+]
 
 T = TypeVar("T")
 
@@ -351,3 +363,11 @@ class Series:
                 kept.append(point)
         self._points = kept
         self._stride *= 2
+
+
+def read_series(record: Record) -> Series:
+    """Read the metrics of a run as far as they are written."""
+    series = Series(record.paths.metrics, [str(task) for task in record.tasks])
+    while series.read():
+        pass
+    return series
