@@ -18,7 +18,6 @@ from mwmagic.client.live.cell import DeferredInterrupt
 from mwmagic.model.values import encodable
 from mwmagic.record import Record
 from mwmagic.words.run import line, remarks, waiting_words
-from mwmagic.words.sweep import sweep_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -121,6 +120,8 @@ class Displays:
     def keep_sweep(self, sweep: Sweep) -> None:
         """Show a sweep as it is now; it is not updated."""
         if not _in_kernel():
+            from mwmagic.words.sweep import sweep_now
+
             print(*sweep_now(sweep, "%mw_sweep"), sep="\n")  # noqa: T201 - the output of the cell
             return
         from mwmagic.dashboard.sweep import kept_sweep

@@ -1,4 +1,4 @@
-"""Collects what tells why a run's steps are slow, and has it judged."""
+"""Collects what tells why a run's steps are slow, and whether its memory will last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from mwmagic.model.slowness import MemoryForecast
-from mwmagic.slowness import LEAST_COUNT, Growth, judge
+from mwmagic.slowness.judge import LEAST_COUNT, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .process import TaskProcess
 
-__all__ = ["SlowSteps"]
+__all__ = ["Growth", "SlowSteps"]
 
 WINDOWS_LIMIT = 32
 """The windows of a task that are kept."""
@@ -31,6 +31,15 @@ SHARE_RATIO = 0.15
 
 FORECAST_EPOCHS = 100
 """Memory that lasts longer is no news."""
+
+LEAST_EPOCHS = 5
+"""Epochs whose memory has to have grown alike."""
+
+LEAST_BYTES = 10 * 2**20
+"""The least growth in an epoch that is no noise of an allocator."""
+
+ALIKE_RATIO = 3.0
+"""How many times the least growth the largest may be."""
 
 
 class SlowSteps:
@@ -103,3 +112,31 @@ def _is_like(one: Slowdown, other: Slowdown) -> bool:
     """Return whether two verdicts say about the same."""
     same = (one.cause, one.task, one.when) == (other.cause, other.task, other.when)
     return same and abs(one.share - other.share) < SHARE_RATIO
+
+
+class Growth:
+    """The memory of one process at the beginnings of its epochs."""
+
+    def __init__(self) -> None:
+        self._sizes: list[float] = []
+        self._epoch = 0
+
+    def seen(self, epoch: int, size: float) -> None:
+        """Note how many bytes it uses; the first look in an epoch counts."""
+        if epoch < self._epoch:
+            self._sizes = []  # another training
+        if epoch == self._epoch + 1 or not self._sizes:
+            self._sizes = [*self._sizes, size][-LEAST_EPOCHS - 1 :]
+        elif epoch > self._epoch:
+            self._sizes = [size]  # epochs were too short to be seen
+        self._epoch = epoch
+
+    @property
+    def per_epoch(self) -> float:
+        """By how many bytes it grows in each epoch; 0 if it does not grow steadily."""
+        steps = [
+            after - before for before, after in zip(self._sizes, self._sizes[1:], strict=False)
+        ]
+        if len(steps) < LEAST_EPOCHS or min(steps) < LEAST_BYTES:
+            return 0.0
+        return sum(steps) / len(steps) if max(steps) <= ALIKE_RATIO * min(steps) else 0.0

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mwmagic.model.slowness import MemoryForecast, SlowCause, Slowdown, Window
-from mwmagic.slowness import Growth, judge
+from mwmagic.slowness.judge import judge
+from mwmagic.supervisor.slowness import Growth
 from mwmagic.words.slowness import forecast_words, page, slow_words
 
 DECODE = "train.py:14 in decode"
