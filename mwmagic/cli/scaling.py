@@ -13,7 +13,8 @@ from mwmagic.errors import BadArguments
 from mwmagic.experiments.scaling import Scaling
 from mwmagic.model.option import read_count, read_words
 from mwmagic.model.values import finite
-from mwmagic.words.scaling import conclusion, lines, notes, resume_words
+from mwmagic.words.scaling import conclusion, lines, notes
+from mwmagic.words.sweep import resume_words
 
 from .clusters import INTERRUPTED_CODE, Terminated, listening
 from .output import say, show
@@ -65,7 +66,7 @@ def _scale(given: argparse.Namespace) -> int:
         with listening():
             work.conduct(found, on_message=say, on_change=say)
     except KeyboardInterrupt as request:
-        say(resume_words(found.number, found.outcomes(), "mwmagic scale"))
+        say(resume_words(found, "mwmagic scale"))
         if isinstance(request, Terminated):
             raise
         return INTERRUPTED_CODE

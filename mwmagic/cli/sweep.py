@@ -89,7 +89,7 @@ def _sweep(given: argparse.Namespace) -> int:
                 on_change=say,
             )
     except KeyboardInterrupt as request:
-        say(resume_words(sweep.number, sweep.outcomes(), "mwmagic sweep"))
+        say(resume_words(sweep, "mwmagic sweep"))
         if isinstance(request, Terminated):
             raise
         return INTERRUPTED_CODE

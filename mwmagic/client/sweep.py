@@ -131,7 +131,7 @@ def conduct(
             )
             return driver.run(sweep.source if source is None else source, retry=retry)
     except MwmagicError:
-        on_message(resume_words(sweep.number, sweep.outcomes(), command))
+        on_message(resume_words(sweep, command))
         raise
 
 

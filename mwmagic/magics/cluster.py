@@ -74,7 +74,7 @@ def _say_orphaned(session: Session) -> None:
     for sweep in sweeps(session.directory)[-1:]:
         with suppress(NoSweep):  # its files are gone
             if sweep.orphaned:
-                session.say(resume_words(sweep.number, sweep.outcomes(), "%mw_sweep"))
+                session.say(resume_words(sweep, "%mw_sweep"))
 
 
 def _declare(session: Session, asked: Mapping[str, Any]) -> Cluster:

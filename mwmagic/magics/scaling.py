@@ -14,7 +14,7 @@ from mwmagic.dashboard.scaling import NotebookScaling
 from mwmagic.errors import WaitInterrupted
 from mwmagic.experiments.scaling import Scaling
 from mwmagic.model.option import read_count, read_words
-from mwmagic.words.scaling import resume_words
+from mwmagic.words.sweep import resume_words
 
 from .magic import Parser, magic
 from .sweep import program_of
@@ -71,7 +71,7 @@ def mw_scale(session: Session, given: Namespace, _cell: str) -> Scaling:
         work.conduct(found, on_message=session.say, on_change=session.say)
     except KeyboardInterrupt:
         _shown(session, found)
-        text = resume_words(found.number, found.outcomes(), "%mw_scale")
+        text = resume_words(found, "%mw_scale")
         raise WaitInterrupted(text) from None
     return _shown(session, found)
 

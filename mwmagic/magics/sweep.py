@@ -84,7 +84,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
             on_look=None if board is None else board.change,
         )
     except KeyboardInterrupt:
-        text = resume_words(sweep.number, sweep.outcomes(), "%mw_sweep")
+        text = resume_words(sweep, "%mw_sweep")
         raise WaitInterrupted(text) from None
     finally:
         if board is not None:

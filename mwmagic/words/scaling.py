@@ -12,12 +12,10 @@ from .sweep import params_words, why_failed
 from .table import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mwmagic.experiments.scaling import ScalingPlan, Size, Speed, Study
     from mwmagic.experiments.trials import Trial, TrialStatus
 
-__all__ = ["begun_words", "cells", "conclusion", "lines", "notes", "resume_words", "speed_words"]
+__all__ = ["begun_words", "cells", "conclusion", "lines", "notes", "speed_words"]
 
 HEADS = ("workers", "steps/s", "samples/s", "speed-up", "ideal", "efficiency", "runs")
 
@@ -38,15 +36,6 @@ def speed_words(trial: Trial, plan: ScalingPlan) -> str:
 def begun_words(trial: Trial, plan: ScalingPlan, run: int) -> str:
     """Say that a trial begins."""
     return f"{speed_words(trial, plan)}: run {run}"
-
-
-def resume_words(number: int, outcomes: Sequence[TrialStatus], command: str) -> str:
-    """Say how far a study is that has not ended, and how it continues."""
-    over = sum(one.state.over for one in outcomes)
-    return (
-        f"scaling {number} is not over: {over} of {counted(len(outcomes), 'trial')} are; "
-        f"`{command} --resume {number}` runs the others"
-    )
 
 
 def cells(found: Study) -> list[list[str]]:

@@ -176,19 +176,20 @@ def _left_words(seconds: float) -> str:
     return f"about {minutes / 60:.2g} h left"
 
 
-def resume_words(number: int, outcomes: Sequence[TrialStatus], command: str) -> str:
-    """Say how far a sweep is that has not ended, and how it continues."""
+def resume_words(sweep: Sweep, command: str, outcomes: Sequence[TrialStatus] | None = None) -> str:
+    """Say how far a sweep of any kind is that has not ended, and how it continues."""
+    outcomes = sweep.outcomes() if outcomes is None else outcomes
     over = sum(one.state.over for one in outcomes)
     return (
-        f"sweep {number} is not over: {over} of {counted(len(outcomes), 'trial')} are; "
-        f"`{command} --resume {number}` runs the others"
+        f"{sweep.name} is not over: {over} of {counted(len(outcomes), 'trial')} are; "
+        f"`{command} --resume {sweep.number}` runs the others"
     )
 
 
 def open_words(sweep: Sweep, outcomes: Sequence[TrialStatus], command: str) -> list[str]:
     """Say how a sweep continues, if it is not over and nobody runs it."""
     left = any(one.state in OPEN for one in outcomes) and not sweep.going
-    return [resume_words(sweep.number, outcomes, command)] if left else []
+    return [resume_words(sweep, command, outcomes)] if left else []
 
 
 def sweep_now(sweep: Sweep, command: str) -> list[str]:
