@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, MwmagicError
-from mwmagic.experiments.parameters import parameters, settings, values
-from mwmagic.experiments.scaling import STRONG, WEAK, Scaling, ScalingPlan, measured
+from mwmagic.experiments.parameters import named, parameters, settings, values
+from mwmagic.experiments.scaling import STEPS_COUNT, STRONG, WEAK, Scaling, ScalingPlan, measured
 from mwmagic.experiments.sweep import written
-from mwmagic.model.messages import Launch
 from mwmagic.model.option import read_count, read_setting
 from mwmagic.model.options import ClusterOptions
 from mwmagic.words.scaling import begun_words, speed_words
@@ -49,7 +48,7 @@ def scale(
     workers: Sequence[int] = (1, 2, 4),
     *,
     mode: str = "",
-    steps: int = 200,
+    steps: int = STEPS_COUNT,
     repeat: int = 1,
     args: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
@@ -127,7 +126,7 @@ def new_scaling(
     batch: str = "",
     worker_batch: str = "",
     alone: Mapping[str, Any] | None = None,
-    steps: int = 200,
+    steps: int = STEPS_COUNT,
     repeat: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> Scaling:
@@ -195,7 +194,7 @@ class _Batches:
     ) -> None:
         found = settings(text, params, args, env)
         self._known = values(found.source, found.args, {**env, **found.env})
-        self._names = [one.name for one in parameters(text)]
+        self._parameters = parameters(text)
 
     def of(
         self, workers: int, mode: str, batch: str, worker_batch: str
@@ -218,10 +217,9 @@ class _Batches:
         return {name: size // workers}, size
 
     def _size(self, name: str) -> int:
-        whole = [one for one in self._names if name in (one, one.rpartition(".")[2])]
-        value = self._known.get(whole[0]) if len(whole) == 1 else None
+        value = self._known.get(named(name, self._parameters).name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            there = ", ".join(self._names) or "none"
+            there = ", ".join(one.name for one in self._parameters)
             raise BadArguments(
                 f"{name} is no parameter that holds a number of samples; the program's parameters "
                 f"are: {there}"
@@ -255,13 +253,7 @@ def _measure(
     name = f"{plan.options.get('name') or 'cluster'}-scaling-{workers}"
     own = {"workers": workers, "name": name, "detach": False, "directory": str(scaling.root)}
     with Cluster.declare(on_message, **{**plan.declared(), **own}) as cluster:
-        launch = Launch(
-            plan.script,
-            args=plan.args,
-            given=plan.env,
-            cwd=plan.cwd,
-            trial=scaling.label(trial),
-        )
+        launch = plan.launch(scaling.label(trial))
         run = cluster._launch(launch, scaling.source, params=trial.params["params"], replace=False)  # noqa: SLF001 - of this package
         on_change(begun_words(trial, plan, run.number))
         _until_enough(scaling, run, plan.steps, on_message)
@@ -297,7 +289,10 @@ def add_scale(parser: argparse.ArgumentParser) -> None:
     mode.add_argument("--strong", dest="mode", action="store_const", const=STRONG, help=what)
     what = "Each worker adds its own samples to a step."
     mode.add_argument("--weak", dest="mode", action="store_const", const=WEAK, help=what)
-    what = "How many steps to measure after the warm-up, for at least 3 s (default: 200)."
+    what = (
+        f"How many steps to measure after the warm-up, for at least {MEASURED_SECONDS:g} s "
+        f"(default: {STEPS_COUNT})."
+    )
     add("--steps", type=number, metavar="N", help=what)
     add("--repeat", type=number, metavar="N", help="Run each size N times (default: once).")
     what = "The parameter that holds the batch of all workers: --weak multiplies it."
@@ -341,6 +336,6 @@ def planned(given: argparse.Namespace) -> dict[str, Any]:
         "batch": given.batch or "",
         "worker_batch": given.worker_batch or "",
         "alone": given.alone or {},
-        "steps": given.steps or 200,
+        "steps": given.steps or STEPS_COUNT,
         "repeat": given.repeat or 1,
     }

@@ -18,7 +18,6 @@ from mwmagic.experiments.filters import Filter
 from mwmagic.experiments.runs import facts_of
 from mwmagic.experiments.sweep import OPEN, TrialState, TrialStatus, seed_of
 from mwmagic.frameworks.environment import thread_environment
-from mwmagic.model.messages import Launch
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 from mwmagic.record import runs
@@ -328,19 +327,15 @@ class SweepDriver:
         return again
 
     def _launch(self, cluster: Cluster, one: TrialStatus) -> None:
-        plan = self._plan
         trial = one.trial if self._study is None else self._study.suggested(one.trial)
         params = dict(trial.params)
         if trial.repeat and self._seed is not None:
             name, seed = self._seed
             params[name] = seed + trial.repeat
-        given = dict(plan.env)
-        threads = self._threads(cluster)
-        if threads and cluster.options.threads is None:
-            given = {**thread_environment(threads), **given}
-        what = Launch(
-            plan.script, args=plan.args, given=given, cwd=plan.cwd, trial=self.sweep.label(trial)
-        )
+        own = cluster.options.threads is not None
+        threads = None if own else self._threads(cluster)
+        shares = thread_environment(threads) if threads else {}
+        what = self._plan.launch(self.sweep.label(trial), shares)
         run = cluster._launch(what, self._source, params=params, replace=False)  # noqa: SLF001 - of this package
         self._going[cluster] = _Going(trial, run)
         if one.state is TrialState.INTERRUPTED:

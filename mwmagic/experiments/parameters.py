@@ -39,6 +39,7 @@ __all__ = [
     "Parameter",
     "Settings",
     "listed",
+    "named",
     "parameters",
     "settings",
     "values",
@@ -126,7 +127,7 @@ def settings(
     args = _spelled_out(known, args)
     chosen: dict[str, Any] = {}
     for name, asked in given.items():
-        one = _named(name, known)
+        one = named(name, known)
         if one.name in chosen:
             raise BadArguments(f"the parameter {one.name} is given twice; leave one out")
         value = _checked(one, asked)
@@ -198,7 +199,7 @@ def listed(known: Iterable[Parameter]) -> str:
     return f"its parameters are {', '.join(found[:LISTED_LIMIT])}{more}"
 
 
-def _named(name: str, known: list[Parameter]) -> Parameter:
+def named(name: str, known: list[Parameter]) -> Parameter:
     """Return the parameter of a name, or of the last part of a name."""
     exact = [one for one in known if one.name == name]
     short = [one for one in known if one.name.rpartition(".")[2] == name]
@@ -408,7 +409,7 @@ def unset(
         raise BadArguments(f"the program's parameters cannot be read: {error}") from error
     words = _spelled_out(known, words)
     for name in names:
-        one = _named(name, known)
+        one = named(name, known)
         left.pop(one.variable, None)
         words = _others(one, words)
     return tuple(words), left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mwmagic.record.metrics import REPORTED, frame_of, parsed
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEASURABLE_SECONDS",
+    "STEPS_COUNT",
     "STRONG",
     "WEAK",
     "Scaling",
@@ -39,6 +40,9 @@ __all__ = [
     "speed_of",
     "study",
 ]
+
+STEPS_COUNT = 200
+"""How many steps are measured unless the user says otherwise."""
 
 STRONG, WEAK = "strong", "weak"
 """A step has the same samples whatever the number of workers, or each worker adds its own."""
@@ -66,7 +70,7 @@ SAME_RATIO = 0.01
 class ScalingPlan(Plan):
     """What a scaling study runs: beside a sweep's plan, how many steps and how samples grow."""
 
-    steps: int = 200
+    steps: int = STEPS_COUNT
     mode: str = ""
     """``strong``, ``weak``, or empty if the samples of a step are to tell it."""
     cpus: int = 0
@@ -156,7 +160,7 @@ class Speed:
 def speed_of(seen: Sequence[StepMark], steps: int) -> Speed:
     """Return how fast a training was after its warm-up; `steps` is how many are to be measured.
 
-    What passes between two epochs, such as a validation, is left out, unless the epochs are short.
+    The time between two epochs, such as a validation, is left out, unless the epochs are short.
     """
     warm_up = max(WARM_UP_COUNT, steps * WARM_UP_RATIO)
     left = [one for one in seen if one.step >= seen[0].step + warm_up]
@@ -324,7 +328,7 @@ def _with_throughput(size: Size, mode: str) -> Size:
     usable = [one for one in size.speeds if one and one.rate]
     rates = [one.rate or 0.0 for one in usable] if len(usable) > 1 else [*usable[0].rates]
     spread = statistics.stdev(rates) / statistics.fmean(rates) if len(rates) > 1 else 0.0
-    return Size(**{**vars(size), "throughput": size.rate * per_step, "spread": spread})
+    return replace(size, throughput=size.rate * per_step, spread=spread)
 
 
 def _compared(size: Size, base: Size | None) -> Size:
@@ -332,4 +336,4 @@ def _compared(size: Size, base: Size | None) -> Size:
         return size
     speedup = size.throughput / base.throughput
     error = 0.0 if size is base else speedup * math.hypot(size.spread, base.spread)
-    return Size(**{**vars(size), "speedup": speedup, "error": error})
+    return replace(size, speedup=speedup, error=error)

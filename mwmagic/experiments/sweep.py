@@ -22,6 +22,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mwmagic.errors import BadArguments, FileTrouble, NoSweep, RunActive
+from mwmagic.model.messages import Launch
 from mwmagic.model.status import RunState
 from mwmagic.model.stored import Stored
 from mwmagic.record import paths, runs
@@ -93,6 +94,11 @@ class Plan(Stored):
     """What is varied, as `mwmagic.experiments.space.as_json` has it."""
     study: str = ""
     """The name of the Optuna study that suggests the values; empty without one."""
+
+    def launch(self, trial: str, more: Mapping[str, str] | None = None) -> Launch:
+        """Return what starts a trial, by its label; variables of the plan count before `more`."""
+        given = {**(more or {}), **self.env}
+        return Launch(self.script, args=self.args, given=given, cwd=self.cwd, trial=trial)
 
     def declared(self) -> dict[str, Any]:
         """Return the cluster's options as they were given."""
