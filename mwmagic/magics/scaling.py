@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from IPython.display import display
 
 from mwmagic.client import scaling as work
-from mwmagic.client.arguments import add_env, reader
+from mwmagic.client.arguments import reader
 from mwmagic.client.planning import find
 from mwmagic.client.sweep import check_idle
 from mwmagic.dashboard.scaling import NotebookScaling
 from mwmagic.errors import WaitInterrupted
 from mwmagic.experiments.scaling import Scaling
-from mwmagic.model.option import read_count, read_words
+from mwmagic.model.option import read_count
 from mwmagic.words.sweep import resume_words
 
 from .magic import Parser, magic
-from .sweep import program_of
+from .sweep import add_program, program_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -37,11 +37,7 @@ def _scale() -> Parser:
     add = parser.add_argument
     what = "The numbers of workers, such as 1 2 4."
     add("workers", nargs="*", type=reader(read_count), metavar="N", help=what)
-    what = "The program (default: that of the latest run)."
-    add("--file", metavar="FILE", help=what)
-    what = "The program's other arguments, in quotes (default: those of the latest run)."
-    add("--args", type=read_words, metavar="'A B'", help=what)
-    add_env(parser, "An environment variable for the workers of the study.")
+    add_program(parser)
     work.add_scale(parser)
     return parser
 

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["mw_sweep", "program_of"]
+__all__ = ["add_program", "mw_sweep", "program_of"]
+
+
+def add_program(parser: Parser) -> None:
+    """Declare which program is run many times, and how; `program_of` reads it."""
+    add = parser.add_argument
+    what = "The program (default: that of the latest run)."
+    add("--file", metavar="FILE", help=what)
+    what = "The program's other arguments, in quotes (default: those of the latest run)."
+    add("--args", type=read_words, metavar="'A B'", help=what)
+    add_env(parser, "An environment variable for the workers.")
 
 
 def _sweep() -> Parser:
@@ -35,11 +45,7 @@ def _sweep() -> Parser:
     add = parser.add_argument
     what = "Parameters with the values to try, or a range to draw them from with --random."
     add("values", nargs="*", metavar="NAME=VALUE,VALUE", help=what)
-    what = "The program (default: that of the latest run)."
-    add("--file", metavar="FILE", help=what)
-    what = "The program's other arguments, in quotes (default: those of the latest run)."
-    add("--args", type=read_words, metavar="'A B'", help=what)
-    add_env(parser, "An environment variable for the workers of the sweep.")
+    add_program(parser)
     planning.add_sweep(parser)
     what = "The variable with an Optuna study, which suggests the values of --random trials."
     add("--study", metavar="NAME", help=what)
