@@ -95,13 +95,10 @@ def _doctor(given: argparse.Namespace) -> int:
             show(_line(one))
     wrong = [one for one in checks if one.verdict is Verdict.BAD]
     if given.json:
-        print(
-            json.dumps({"versions": versions(PACKAGES), "checks": [asdict(one) for one in checks]})
-        )
+        found = [asdict(one) for one in checks]
+        print(json.dumps({"versions": versions(PACKAGES), "checks": found}))
     elif wrong:
-        say(
-            f"{', '.join(one.name for one in wrong)}: trainings will not work here before that does"
-        )
+        say(f"trainings fail here until this works: {', '.join(one.name for one in wrong)}")
     return 1 if wrong else 0
 
 
@@ -139,19 +136,18 @@ def _framework(known: dict[str, str | None]) -> Check:
 def _widget(known: dict[str, str | None]) -> Check:
     """Look for the files that a browser loads; they belong to the Python that serves Jupyter."""
     if not (known["jupyterlab"] or known["notebook"]):
-        found = "no JupyterLab in this environment: its browser files belong where Jupyter runs"
-        return Check(
-            "widget", Verdict.ABSENT, found, 'pip install "mwmagic[lab]" if it is to be here'
-        )
+        found = "JupyterLab is not in this environment; the widget belongs where Jupyter runs"
+        remedy = 'pip install "mwmagic[lab]" if Jupyter is to run from this environment'
+        return Check("widget", Verdict.ABSENT, found, remedy)
     folders = [
         Path(sys.prefix, "share", "jupyter", "labextensions", name)
         for name in ("anywidget", "@jupyter-widgets/jupyterlab-manager")
     ]
     missing = [str(one) for one in folders if not one.is_dir()]
     if not missing:
-        return Check("widget", Verdict.GOOD, "JupyterLab has what shows it")
+        return Check("widget", Verdict.GOOD, "JupyterLab can show the dashboard")
     remedy = "pip install --force-reinstall anywidget jupyterlab_widgets, then reload the page"
-    return Check("widget", Verdict.BAD, f"{' and '.join(missing)} is missing", remedy)
+    return Check("widget", Verdict.BAD, f"missing: {', '.join(missing)}", remedy)
 
 
 def _folder(here: Path) -> Check:
@@ -182,15 +178,14 @@ def _shared_memory(path: Path) -> Check:
 def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_COUNT:
-        remedy = (
-            f"`ulimit -n {min(4 * OPEN_FILES_COUNT, hard) if hard > 0 else 4 * OPEN_FILES_COUNT}`"
-        )
+        most = 4 * OPEN_FILES_COUNT
+        remedy = f"`ulimit -n {min(most, hard) if hard > 0 else most}`"
         return Check("open files", Verdict.DOUBTFUL, f"at most {soft} for a process", remedy)
     return Check("open files", Verdict.GOOD, f"{soft} for a process")
 
 
 def _variables() -> Check:
-    """Look for variables that make workers other than people think."""
+    """Look for variables that surprise people in workers."""
     found = [name for name in ("TF_CONFIG", "PYTHONPATH", "PYTHONHOME") if os.environ.get(name)]
     if not found:
         return Check("variables", Verdict.GOOD, "none that changes workers")
@@ -200,9 +195,8 @@ def _variables() -> Check:
         "PYTHONHOME": "workers look for the standard library there",
     }
     texts = "; ".join(f"{name} is set: {means[name]}" for name in found)
-    return Check(
-        "variables", Verdict.DOUBTFUL, texts, f"unset {' '.join(found)}, if that surprises you"
-    )
+    remedy = f"`unset {' '.join(found)}` if that is not what you want"
+    return Check("variables", Verdict.DOUBTFUL, texts, remedy)
 
 
 _TOOLS = {"slurm": "salloc", "ssh": "ssh"}
@@ -213,7 +207,7 @@ def _engines() -> Iterator[Check]:
     there = {name: bool(shutil.which(tool)) for name, tool in _TOOLS.items()}
     there["ray"] = find_spec("ray") is not None
     for name, found in there.items():
-        text = f"--engine {name} can start it" if found else f"no {_TOOLS.get(name, name)} here"
+        text = f"--engine {name} can be used" if found else f"no {_TOOLS.get(name, name)} here"
         yield Check(name, Verdict.GOOD if found else Verdict.ABSENT, text)
 
 
@@ -248,7 +242,7 @@ model.fit(tf.data.Dataset.from_tensor_slices((ones, ones)).batch(32), verbose=0)
 
 
 def _probe(*, tensorflow: bool) -> Iterator[Check]:
-    """Start two workers here, and let them add up."""
+    """Start two workers here, and let them train or connect."""
     what = "trained together" if tensorflow else "reached each other, without TensorFlow"
     with tempfile.TemporaryDirectory(prefix="mwmagic-doctor-") as name:
         folder = Path(name)

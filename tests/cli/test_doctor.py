@@ -47,7 +47,7 @@ def test_a_run_that_fails_is_explained(tmp_path, monkeypatch, capsys, nothing_su
     assert "bad      two workers: " in out
     assert "libcudart.so.12" in out
     assert "PYTHONPATH is set: workers import from it before what is installed" in out
-    assert "two workers: trainings will not work here before that does" in err
+    assert "trainings fail here until this works: two workers" in err
 
 
 @pytest.mark.slow
