@@ -21,14 +21,20 @@ __all__ = ["main", "parser"]
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("Run a script on every task of a new cluster.", clusters.add_run),
     "sweep": ("Run a script with many combinations of its parameters.", sweep.add_sweep),
-    "scale": ("Run a script with other numbers of workers: do more help?", scaling.add_scale),
+    "scale": (
+        "Run a script with several numbers of workers: do more of them help?",
+        scaling.add_scale,
+    ),
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),
     "runs": ("List the recorded runs, and how they differ.", records.add_runs),
     "show": ("Show a recorded run: its state, its parameters and its tasks.", records.add_show),
     "logs": ("Show what the tasks of a recorded run printed.", records.add_logs),
     "explain": ("Show why a recorded run failed, and what to try.", records.add_explain),
-    "profile": ("Profile a running task: is it input, or collectives?", records.add_profile),
+    "profile": (
+        "Profile a running task: how much of its time is input, or collectives?",
+        records.add_profile,
+    ),
     "wait": ("Wait until a run is over, or until something is true of it.", records.add_wait),
     "rerun": ("Run a recorded run again, on a cluster like its own.", records.add_rerun),
     "note": ("Write a note to a recorded run, or show it.", records.add_note),

@@ -30,8 +30,8 @@ CAUSES = {
         "A task waits for its input",
         "waits for its input",
         "wait for their input",
-        "its input takes longer, without as much more CPU time: it sleeps, reads a slow disk or a "
-        "network, or runs one element after the other",
+        "its input takes longer, but its CPU time does not: it sleeps, waits for a disk or a "
+        "network, or handles one element at a time",
         "`.map(..., num_parallel_calls=tf.data.AUTOTUNE)` and `.prefetch(tf.data.AUTOTUNE)` at the "
         f"end of the dataset; {_INPUT}",
     ),
@@ -39,7 +39,7 @@ CAUSES = {
         "A task computes its input",
         "computes its input",
         "compute their input",
-        "its input takes longer, and the task uses as much more CPU time",
+        "its input takes longer, and its CPU time grows by about as much",
         f"TensorFlow's operations instead of Python or NumPy in `.map`; {_INPUT}",
     ),
     SlowCause.CALLBACKS: KnownCause(
@@ -53,22 +53,22 @@ CAUSES = {
         "A task has more to compute",
         "has more to compute in every step",
         "",
-        "the task uses at least half as much CPU time again as any other, in every window, and "
-        "does not wait for its input or its callbacks",
+        "the task uses at least 1.5 times the CPU time of any other, in every window, and loses "
+        "no time to its input or its callbacks",
         "equal shares of each batch, and the same code on all tasks",
     ),
     SlowCause.STOPPED: KnownCause(
         "A task is stopped now and then",
         "is stopped now and then by a signal (SIGSTOP)",
         "",
-        "its process is found stopped in two of the last ten looks at least, one a second",
+        "its process is looked at once a second, and is found stopped in at least two of ten looks",
         "ending what sends the signal: a batch system, a debugger, `kill -STOP`",
     ),
     SlowCause.PAGING: KnownCause(
         "A task runs short of memory",
         "reads pages of its memory from a disk",
         "",
-        "its input takes longer, and in every step pages have to be read from a disk",
+        "its input takes longer, and each step reads pages of memory from a disk",
         "less memory: smaller batches, a smaller shuffle buffer, no `.cache()`; or a higher limit",
     ),
 }
