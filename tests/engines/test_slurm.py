@@ -665,29 +665,6 @@ def test_a_run_asks_again_after_a_preemption_and_waits_in_the_queue(slurm, clust
     assert job not in slurm.jobs()
 
 
-REQUEUED_SECONDS = 110.0
-"""Nearly as long as Slurm keeps a job from starting that it puts back into its queue."""
-
-
-def hurried(slurm, job, condition):
-    """Wait until something holds, and have a job that is requeued start before its 2 minutes."""
-
-    pause, asked = 3.0, 0.0
-
-    def hurry():
-        nonlocal asked, pause
-        # Slurm's scheduler begins again after each change of a job. On a busy machine it needs more
-        # and more time between two; while the old job ends, it refuses a start time, or forgets it.
-        if time.monotonic() - asked > pause and slurm.reason(job) == "BeginTime":
-            slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
-            pause, asked = 2 * pause, time.monotonic()
-        return condition()
-
-    began = time.monotonic()
-    eventually(lambda: hurry() or time.monotonic() > began + REQUEUED_SECONDS)
-    eventually(hurry)
-
-
 def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
     slurm, cluster, monkeypatch
 ):
@@ -702,7 +679,7 @@ def test_a_run_waits_for_the_job_around_it_that_slurm_puts_back_into_its_queue(
     [setback] = training.status().setbacks
     assert setback.cause.finding.symptom is Symptom.HOST_LOST
     assert setback.cause.finding.detail.startswith(f"Slurm job {said}: REQUEUED")
-    hurried(slurm, said, lambda: training.status().attempt == 2 and len(places(training)) == 2)
+    eventually(lambda: training.status().attempt == 2 and len(places(training)) == 2)
     one.close()
     assert slurm.jobs() == [said]
     slurm.ask("scancel", said)

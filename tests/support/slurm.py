@@ -20,6 +20,12 @@ PORTS = range(18000 + 200 * (NUMBER % 64), 18200 + 200 * (NUMBER % 64))
 peer in another test that tries an ended worker's address again would otherwise connect to them.
 Measured: while such a peer says nothing, srun of Slurm 22.05 does nothing, for up to 80 s."""
 
+REQUEUED_SECONDS = 20
+"""How long a job that is put back into the queue waits at least: Slurm lets it wait until the
+credentials of its old steps have expired, two minutes unless `cred_expire` says otherwise. With
+that, and the scheduler's own look once a minute, such a job was not yet back after four minutes on
+a busy machine."""
+
 CONFIGURATION = """\
 ClusterName=mw
 SlurmctldHost={here}({gateway})
@@ -28,7 +34,7 @@ SrunPortRange={ports}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire={requeued}
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -42,7 +48,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=1900
-SchedulerParameters=bf_interval=1
+SchedulerParameters=bf_interval=1,sched_interval=2
 ReturnToService=1
 SlurmdParameters=config_overrides
 StateSaveLocation={folder}/state
@@ -94,6 +100,7 @@ class Slurm:
         nodes = [NODE.format(name=h.name, address=h.address, gpus=GPUS) for h in self.network.hosts]
         facts = {"here": socket.gethostname(), "gateway": GATEWAY, "port": 17000 + NUMBER}
         facts["ports"] = f"{PORTS.start}-{PORTS.stop - 1}"
+        facts["requeued"] = REQUEUED_SECONDS
         text = CONFIGURATION.format(folder=self.folder, nodes="\n".join(nodes), **facts)
         (self.folder / "slurm.conf").write_text(text)
         # It starts its plugin for control groups whether or not anything uses it.
@@ -157,10 +164,6 @@ class Slurm:
     def nodes(self, job):
         """Return a job's nodes, such as ``n[1-2]``."""
         return self.ask("squeue", "--noheader", f"--jobs={job}", "--format=%N")
-
-    def reason(self, job):
-        """Say why a job waits, in Slurm's word, such as ``BeginTime``."""
-        return self.ask("squeue", "--noheader", f"--jobs={job}", "--format=%r")
 
     def logs(self):
         logs = sorted(path for path in self.folder.iterdir() if path.suffix in (".out", ".log"))
