@@ -53,6 +53,7 @@ _BOX = re.compile(
 _LOGGED = re.compile(r"(?:INFO|DEBUG):[\w.]*:\s*|[ID]\d{4} [\d:.]+ +\d+ \w+\.py:\d+\] ")
 _OTHER = re.compile(
     r"(?:WARNING|ERROR|CRITICAL)\b|\S+\.py:\d+: \w*Warning|\s*File \"|[\w.]*\w(?:Error|Exception): "
+    r"|usage: |\S+: error: "  # argparse's
 )
 _HOPEFUL = re.compile(r"[=:]| is |[Ee]poch|EPOCH|[Ss]tep|STEP|[Ii]ter|[Bb]atch")
 

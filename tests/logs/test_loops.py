@@ -60,6 +60,8 @@ ORDINARY = [
     "loss: 1e5x",
     "steps per epoch: 100",
     "WARNING:tensorflow:slow (batch time: 0.0122s vs loss: 0.5)",
+    "main.py: error: unrecognized arguments: -p lr=0.32",
+    "usage: main.py [-h] [--lr LR] [--momentum=0.9 accuracy=1]",
     "main.py:3: UserWarning: loss: 0.5",
     "ValueError: loss: 0.5",
     '  File "/home/ann/main.py", line 3, in loss',
