@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,31 @@ def _run(given: argparse.Namespace) -> int:
     if not program:
         raise BadArguments("there is no script to run: mwmagic run -n 2 main.py")
     script, *args = program
-    if given.listed:
-        return _list(script, args)
+    if given.listed or (args == ["--params"] and "--params" not in program_text(Path(script))):
+        return _list(script, args if given.listed else [])
+    _check_place(script, args)
     with listening(), Cluster.declare(say, **{"warm": repeats(options), **options}) as cluster:
         run = cluster.run(script, args=args, params=given.params)
         return follow(run, dashboard=given.dashboard, raw=given.raw)
+
+
+def _check_place(script: str, args: list[str]) -> None:
+    """Refuse a ``-p`` behind a script that has such a parameter, but no option of that name."""
+    from mwmagic.experiments.parameters import parameters
+
+    settings = [(a, b) for a, b in pairwise(args) if a in ("-p", "--param") and "=" in b]
+    source = program_text(Path(script)) if settings else ""
+    if not settings or any(f"{quote}{settings[0][0]}{quote}" in source for quote in "\"'"):
+        return
+    with suppress(SyntaxError):  # the workers report it
+        known = {name for one in parameters(source) for name in (one.name, one.name.split(".")[-1])}
+        found = [f"-p {setting}" for _, setting in settings if setting.partition("=")[0] in known]
+        if found:
+            right = " ".join(found)
+            raise BadArguments(
+                f"what follows {script} is its own, and it takes no {settings[0][0]}: "
+                f"mwmagic run {right} {script}"
+            )
 
 
 def repeats(options: Mapping[str, Any]) -> bool:

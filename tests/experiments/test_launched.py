@@ -44,6 +44,16 @@ def test_a_restart_runs_with_the_same_parameters(cluster, tmp_path):
     assert (run.logs(0), run.status().attempt) == (b"7 0.1 64 units = 64\n", 2)
 
 
+def test_options_of_the_program_stay_its_own(tmp_path, monkeypatch, capfd, nothing_survives):
+    monkeypatch.chdir(tmp_path)
+    own = 'import sys\nunits = 64\nassert sys.argv[1] in ("-p", "--params")\nprint(sys.argv)\n'
+    (tmp_path / "main.py").write_text(own)
+    assert main(["run", "-n", "1", "main.py", "-p", "units=3"]) == 0
+    assert "[worker:0] ['main.py', '-p', 'units=3']" in capfd.readouterr().out
+    assert main(["run", "-n", "1", "main.py", "--params"]) == 0
+    assert "[worker:0] ['main.py', '--params']" in capfd.readouterr().out
+
+
 def test_a_shell_sets_and_lists_them(tmp_path, monkeypatch, capsys, nothing_survives):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BATCH_SIZE", raising=False)
@@ -60,5 +70,11 @@ def test_a_shell_sets_and_lists_them(tmp_path, monkeypatch, capsys, nothing_surv
         "BATCH_SIZE  64  (line 4, the variable BATCH_SIZE)\n"
         "steps       1  (line 7, cannot be set: it is assigned again in line 8)\n"
     )
+    for listing in (["main.py", "--params"], ["-n", "2", "main.py", "--params"]):
+        assert main(["run", *listing]) == 0
+        assert capsys.readouterr().out.startswith("units       64  (line 2)\n")
+    assert main(["run", "main.py", "-p", "units=3", "-p", "lr=1"]) == 2
+    told = capsys.readouterr().err
+    assert "mwmagic run -p units=3 -p lr=1 main.py" in told, "what follows it would be its own"
     assert main(["run", "-p", "steps=3", "main.py"]) == 2
     assert "setting steps in line 7 would change nothing" in capsys.readouterr().err
