@@ -19,6 +19,7 @@ from mwmagic.client.cluster import Cluster
 from mwmagic.client.reading import add_log_options, log_objects, recorded
 from mwmagic.client.rerun import Rerun
 from mwmagic.dashboard import exports
+from mwmagic.dashboard.runs import printed
 from mwmagic.dashboard.static import text
 from mwmagic.errors import NoRun, WaitTimeout
 from mwmagic.experiments.compare import compare
@@ -91,7 +92,7 @@ def _runs(given: argparse.Namespace) -> int:
     elif given.csv:
         print(table.as_csv(), end="")
     else:
-        show(repr(table))
+        print(printed(table))
     return 0
 
 

@@ -11,6 +11,7 @@ from mwmagic.client import planning
 from mwmagic.client.arguments import add_cluster_options, typed
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.sweep import conduct
+from mwmagic.dashboard.runs import printed
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.space import read_space
 from mwmagic.model.option import read_words
@@ -140,5 +141,7 @@ def _finish(sweep: Sweep) -> int:
 
 def _show(sweep: Sweep) -> None:
     """Print the trials of a sweep as they are now."""
-    for line in sweep_now(sweep, "mwmagic sweep"):
+    table, lines = sweep_now(sweep, "mwmagic sweep")
+    print(printed(table))
+    for line in lines:
         show(line)

@@ -1,6 +1,6 @@
-"""Recorded runs in a notebook: a table, and some side by side.
+"""Recorded runs as they are shown: a table, and some side by side.
 
-Each is plain HTML, and a view that sorts, filters and draws where a page runs scripts.
+In a notebook each is plain HTML, and a view that sorts, filters and draws if the page runs scripts.
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from __future__ import annotations
 import base64
 import html
 import json
+import sys
 from copy import copy
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.experiments.compare import compare
 from mwmagic.experiments.series import Key, Point
-from mwmagic.model.status import RunState
+from mwmagic.logs.terminal import printable
 from mwmagic.model.values import counted, encodable, sendable
 from mwmagic.words.comparison import alike, cells, code_lines, conclusion, plain, tables
-from mwmagic.words.run import state_tone
 from mwmagic.words.table import SAME_IN_ALL, RunTable
 
 from .static import COLOURS, TONES, UNTYPESET, Picture, front_end, image, styles
@@ -26,8 +25,11 @@ from .static import COLOURS, TONES, UNTYPESET, Picture, front_end, image, styles
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from IPython.lib.pretty import RepresentationPrinter
+
     from mwmagic.experiments.compare import Aspect, Curve, CurvePoint, SideBySide
     from mwmagic.record import Record
+    from mwmagic.words.sweep import TrialTable
     from mwmagic.words.table import Column
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "interactive",
     "plain_table",
     "point_facts",
+    "printed",
     "run_label",
     "text_cell",
     "wide",
@@ -87,6 +90,9 @@ class NotebookTable(RunTable):
     def _repr_html_(self) -> str:
         return self.as_html()
 
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:
+        printer.text(printed(self))
+
     def as_html(self) -> str:
         """Return the rows as HTML that a notebook keeps: it can be sorted and filtered there."""
         if not self.facts:
@@ -102,30 +108,23 @@ class NotebookTable(RunTable):
 
     def page(self, more: list[str]) -> str:
         """Return the rows as HTML, with more lines below them."""
-        columns, notes = self._columns()
-        notes += self.troubles
-        tones = [_tone(one.state) for one in self.facts]
+        columns, notes = self.columns()
         facts = {
             "columns": [column_facts(one) for one in columns],
-            "tones": tones,
+            "tones": self.tones,
             "notes": notes + more,
         }
-        plain = plain_table(columns, tones, notes + more)
+        plain = plain_table(columns, self.tones, notes + more)
         return interactive(plain, "table", sendable(facts))
 
-    def _columns(self) -> tuple[list[Column], list[str]]:
-        """Return the columns; those of a program's name and its tasks only if they differ."""
-        columns = self.columns
-        alike = [
-            one for one in columns if one.name in ("program", "tasks") and len({*one.texts}) == 1
-        ]
-        if len(self.facts) == 1 or not alike:
-            return columns, [self.alike] if self.alike else []
-        values = ", ".join(f"{one.name}={one.texts[0]}" for one in alike)
-        same = self.alike.removeprefix(SAME_IN_ALL)
-        chosen = [replace(one, shown=False) if one in alike else one for one in columns]
-        chosen.sort(key=lambda one: not one.shown)
-        return chosen, [f"{SAME_IN_ALL}{', '.join(filter(None, [values, same]))}"]
+
+def printed(table: RunTable | TrialTable) -> str:
+    """Return a table as a terminal shows it, or as plain text where the output is none."""
+    if not sys.stdout.isatty():
+        return printable(repr(table))
+    from .terminal import coloured
+
+    return coloured(table)
 
 
 def plain_table(columns: Sequence[Column], tones: Sequence[str], notes: Sequence[str]) -> str:
@@ -143,10 +142,6 @@ def column_facts(column: Column) -> dict[str, Any]:
     found |= {"texts": column.texts, "keys": column.keys}
     optional = {"curves": column.curves, "best": column.best}
     return found | {name: value for name, value in optional.items() if value is not None}
-
-
-def _tone(state: str) -> str:
-    return state_tone(RunState(state))
 
 
 def _row(columns: Sequence[Column], row: int, tone: str) -> str:

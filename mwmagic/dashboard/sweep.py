@@ -52,13 +52,6 @@ LIVE_POINTS = 2000
 HEIGHT_PIXELS = 480
 """How high the table is where no scripts run, before it scrolls."""
 
-_TONES = {
-    TrialState.RUNNING: "run",
-    TrialState.FINISHED: "good",
-    TrialState.FAILED: "bad",
-    TrialState.INTERRUPTED: "wait",
-}
-
 
 def kept_sweep(sweep: Sweep) -> dict[str, str]:
     """Return a sweep as a notebook keeps it, as plain text and as HTML."""
@@ -153,7 +146,7 @@ class _Trials:
                 "title": self.title,
                 "notes": self._notes,
                 "columns": [column_facts(one) for one in self._table.columns],
-                "tones": self._tones(),
+                "tones": self._table.tones,
                 "trials": trials,
                 "runs": [one.known.number for one in self._table.trials],
                 "looks": [self._looks.get(one) for one in trials],
@@ -193,14 +186,11 @@ class _Trials:
         labels = {curve.run: f"trial {number}" for number, curve in shown.items()}
         curves = [*shown.values()]
         picture = curves_image(curves, labels, axes_of(curves)[0], self.title) if curves else ""
-        table = plain_table(self._table.columns, self._tones(), [])
+        table = plain_table(self._table.columns, self._table.tones, [])
         notes = "".join(f"<p>{html.escape(one)}</p>" for one in self._notes)
         head = f"<b>{html.escape(self.title)}</b>{html.escape(note)}"
         area = f'<div style="max-height:{HEIGHT_PIXELS}px;overflow:auto">{table}</div>'
         return f"{head}{picture}{area}{notes}"
-
-    def _tones(self) -> list[str]:
-        return [_TONES.get(one.state, "off") for one in self._table.trials]
 
 
 class SweepWidget(Widget):

@@ -1,4 +1,4 @@
-"""A live table of a run in a terminal."""
+"""What a terminal shows: a live table of a run, and tables of runs and trials in colour."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -34,14 +35,16 @@ from .rows import grouped
 from .static import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mwmagic.client.run import Run
     from mwmagic.model.status import RunStatus, TaskStatus
+    from mwmagic.words.sweep import TrialTable
+    from mwmagic.words.table import Column, RunTable
 
     from .rows import HostGroup
 
-__all__ = ["live", "table"]
+__all__ = ["coloured", "live", "table"]
 
 COLUMNS, LINES = 80, 25
 """The size of a terminal whose own is not known."""
@@ -54,6 +57,15 @@ BAR_COLUMNS = 20
 
 WHOLE_COLUMNS = 2
 """How many of the first columns are never narrowed: names and states. Others take more lines."""
+
+FOLDED = ("folder", "cause", "tags", "note")
+"""The columns of a table of runs whose texts may take several lines."""
+
+FOLDED_COLUMNS = 12
+"""How narrow these may become."""
+
+COLOURED_ROWS = 500
+"""The most rows of a table that is shown in colour."""
 
 STYLES = {"good": "green", "bad": "bold red", "run": "blue", "wait": "yellow", "stall": "yellow"}
 
@@ -70,6 +82,47 @@ def table(run: RunStatus) -> Group:
     for row in cells:
         grid.add_row(*row)
     return Group(_head(run), grid, *map(_text, remarks(run)))
+
+
+def coloured(table: RunTable | TrialTable) -> str:
+    """Return a table for the terminal: states in their colours, and the best value bold.
+
+    A table of more than `COLOURED_ROWS` is plain: rich needs 0.5 ms for each row.
+    """
+    tones, console = table.tones, _sized(Console())
+    if not tones or len(tones) > COLOURED_ROWS:
+        return printable(repr(table))
+    columns, notes = table.shown()
+    if _least(columns) > console.width:
+        columns = [one for one in columns if one.curves is None]
+    # What is wider still has lines that the terminal folds, rather than words in pieces.
+    console.width = max(console.width, _least(columns))
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        grid.add_column(_text(column.name), no_wrap=column.name not in FOLDED, overflow="fold")
+    for row, kind in enumerate(tones):
+        grid.add_row(*(_cell(column, row, kind) for column in columns))
+    with console.capture() as drawn:
+        console.print(grid, *map(_text, notes), sep="\n")
+    return "\n".join(line.rstrip() for line in drawn.get().splitlines())
+
+
+def _least(columns: Sequence[Column]) -> int:
+    """Return how many columns of a terminal those of a table need."""
+    widest = [(one, max(map(cell_len, [one.name, *one.texts]))) for one in columns]
+    return sum(2 + (min(n, FOLDED_COLUMNS) if one.name in FOLDED else n) for one, n in widest)
+
+
+def _cell(column: Column, row: int, kind: str) -> Text:
+    style = "bold" if row == column.best else ""
+    return _text(column.texts[row], STYLES.get(kind, "dim") if column.name == "state" else style)
+
+
+def _sized(console: Console) -> Console:
+    """Give a terminal a size if it has none: rich would show nothing at all."""
+    if not console.width or not console.height:  # `COLUMNS=0`
+        console.size = ConsoleDimensions(console.width or COLUMNS, console.height or LINES)
+    return console
 
 
 def _text(text: str, style: str = "") -> Text:
@@ -135,9 +188,7 @@ def live(run: Run, console: Console | None = None) -> Iterator[Console]:
 
     If the output is not a terminal, only the last state is printed.
     """
-    console = console or Console()
-    if not console.width or not console.height:  # `COLUMNS=0`: rich would show nothing at all
-        console.size = ConsoleDimensions(console.width or COLUMNS, console.height or LINES)
+    console = _sized(console or Console())
     if not console.is_terminal:
         yield console
         console.out(printable(text(run.status())), highlight=False)

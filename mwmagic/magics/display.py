@@ -120,9 +120,11 @@ class Displays:
     def keep_sweep(self, sweep: Sweep) -> None:
         """Show a sweep as it is now; it is not updated."""
         if not _in_kernel():
+            from mwmagic.dashboard.runs import printed
             from mwmagic.words.sweep import sweep_now
 
-            print(*sweep_now(sweep, "%mw_sweep"), sep="\n")  # noqa: T201 - the output of the cell
+            table, lines = sweep_now(sweep, "%mw_sweep")
+            print(printed(table), *lines, sep="\n")  # noqa: T201 - the output of the cell
             return
         from mwmagic.dashboard.sweep import kept_sweep
 

@@ -18,7 +18,7 @@ from .failure import headline
 from .file import size_words
 from .table import (
     Column,
-    aligned,
+    aligned_columns,
     curve_column,
     metric_column,
     parameter_column,
@@ -192,12 +192,12 @@ def open_words(sweep: Sweep, outcomes: Sequence[TrialStatus], command: str) -> l
     return [resume_words(sweep, command, outcomes)] if left else []
 
 
-def sweep_now(sweep: Sweep, command: str) -> list[str]:
-    """Return a sweep as lines: its trials in a table, how far it is, and what was found."""
+def sweep_now(sweep: Sweep, command: str) -> tuple[TrialTable, list[str]]:
+    """Return a sweep's trials in a table, and how far it is and what was found as lines."""
     outcomes = sweep.outcomes()
     metric = sweep.metric(outcomes)
-    found = [repr(TrialTable(outcomes, metric)), sweep_words(sweep.number, outcomes)]
-    return [*found, *findings(outcomes, metric), *open_words(sweep, outcomes, command)]
+    found = [sweep_words(sweep.number, outcomes), *findings(outcomes, metric)]
+    return TrialTable(outcomes, metric), [*found, *open_words(sweep, outcomes, command)]
 
 
 class TrialTable:
@@ -268,8 +268,16 @@ class TrialTable:
         return replace(metric_column(self._facts, name, shown=True), best=best)
 
     def __repr__(self) -> str:
-        shown = [[one.name, *one.texts] for one in self.columns if one.shown]
-        return "\n".join(aligned(list(zip(*shown, strict=True))))
+        return "\n".join(aligned_columns(self.shown()[0]))
+
+    def shown(self) -> tuple[list[Column], list[str]]:
+        """Return the columns that are shown, and the lines below them, of which there are none."""
+        return [one for one in self.columns if one.shown], []
+
+    @property
+    def tones(self) -> list[str]:
+        """How each row's state is classified: wait, run, good, bad or off."""
+        return [_TONES.get(one.state, "off") for one in self.trials]
 
 
 def as_csv(sweep: Sweep) -> str:
@@ -280,6 +288,13 @@ def as_csv(sweep: Sweep) -> str:
     writer.writerows(rows)
     return file.getvalue()
 
+
+_TONES = {
+    TrialState.RUNNING: "run",
+    TrialState.FINISHED: "good",
+    TrialState.FAILED: "bad",
+    TrialState.INTERRUPTED: "wait",
+}
 
 _ORDER = (
     TrialState.FINISHED,

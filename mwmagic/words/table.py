@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from mwmagic.errors import BadArguments
@@ -15,11 +15,12 @@ from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.index import indexed
 from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics, with_dot
 from mwmagic.model.findings import Cause
+from mwmagic.model.status import RunState
 from mwmagic.model.values import counted, finite
 from mwmagic.record.metrics import rises
 
 from .failure import headline
-from .run import clock
+from .run import clock, state_tone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ __all__ = [
     "Column",
     "RunTable",
     "aligned",
+    "aligned_columns",
     "curve_column",
     "described",
     "metric_column",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 NO_RUNS = "no runs are recorded here"
+
 
 SAME_IN_ALL = "the same in all: "
 """How the line begins that names what is the same in all rows."""
@@ -132,9 +135,8 @@ class RunTable(Sequence["Record"]):
     def __len__(self) -> int:
         return len(self._records)
 
-    @property
-    def columns(self) -> list[Column]:
-        """The columns: first those that are shown, then those that can be chosen besides."""
+    def columns(self) -> tuple[list[Column], list[str]]:
+        """Return the columns, those that are shown first, and the lines below them."""
         other, same = self._parameters()
         metrics = dict.fromkeys(name for one in self.facts for name in one.best)
         hidden = [
@@ -145,7 +147,8 @@ class RunTable(Sequence["Record"]):
             ),
             *(parameter_column(self.facts, name, name, shown=False) for name in same),
         ]
-        return sorted([*self._visible(other), *hidden], key=lambda one: not one.shown)
+        columns, notes = self._parted([*self._visible(other), *hidden], same)
+        return columns, [*notes, *self.troubles]
 
     def _visible(self, other: Sequence[str]) -> list[Column]:
         """Return the columns that are shown, and those that would be empty.
@@ -168,11 +171,6 @@ class RunTable(Sequence["Record"]):
             Column("note", notes, notes, shown=any(notes)),
         ]
 
-    @property
-    def alike(self) -> str:
-        """The parameters that are the same in all rows, in one line; empty without any."""
-        return _alike(self._parameters()[1])
-
     def _parameters(self) -> tuple[list[str], dict[str, Any]]:
         other, same = differing(self.facts)
         return (list(same), {}) if len(self.facts) == 1 else (other, same)
@@ -184,10 +182,37 @@ class RunTable(Sequence["Record"]):
     def __repr__(self) -> str:
         if not self.facts:
             return self.nothing()
+        shown, notes = self.shown()
+        return "\n".join([*aligned_columns(shown), *notes])
+
+    def shown(self) -> tuple[list[Column], list[str]]:
+        """Return the columns that are shown, and the lines below them."""
         other, same = self._parameters()
-        shown = [[one.name, *one.texts] for one in self._visible(other) if one.shown]
-        lines = aligned(list(zip(*shown, strict=True)))
-        return "\n".join(filter(None, [*lines, _alike(same), *self.troubles]))
+        columns, notes = self._parted(self._visible(other), same)
+        return [one for one in columns if one.shown], [*notes, *self.troubles]
+
+    def _parted(
+        self, columns: list[Column], same: Mapping[str, Any]
+    ) -> tuple[list[Column], list[str]]:
+        """Return columns, and in a line what is the same in all rows, programs and tasks too."""
+        alike = {
+            one.name: one.texts[0]
+            for one in columns
+            if one.name in ("program", "tasks") and len({*one.texts}) == 1
+        }
+        if len(self.facts) == 1:
+            alike = {}
+        texts = ", ".join(
+            f"{name}={value_text(value)}" for name, value in {**alike, **same}.items()
+        )
+        chosen = [replace(one, shown=False) if one.name in alike else one for one in columns]
+        chosen.sort(key=lambda one: not one.shown)
+        return chosen, [f"{SAME_IN_ALL}{texts}"] if texts else []
+
+    @property
+    def tones(self) -> list[str]:
+        """How each row's state is classified: wait, run, good, bad or off."""
+        return [state_tone(RunState(one.state)) for one in self.facts]
 
     @property
     def troubles(self) -> list[str]:
@@ -231,11 +256,6 @@ class RunTable(Sequence["Record"]):
         return file.getvalue()
 
 
-def _alike(same: Mapping[str, Any]) -> str:
-    texts = ", ".join(f"{name}={value_text(value)}" for name, value in same.items())
-    return f"{SAME_IN_ALL}{texts}" if texts else ""
-
-
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of cells as lines whose columns stand below each other.
 
@@ -248,6 +268,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False)).rstrip()
         for row in rows
     ]
+
+
+def aligned_columns(columns: Sequence[Column]) -> list[str]:
+    """Return columns with their names as such lines."""
+    return aligned(list(zip(*([one.name, *one.texts] for one in columns), strict=True)))
 
 
 def _place(record: Record, folder: Path) -> str:

@@ -83,7 +83,7 @@ def test_a_read_only_folder_is_read_and_each_refusal_is_one_line(
         assert (code, out, err.count("\n")) == (2, "", 1), (words, err)
         assert "Read-only file system" in err
     assert "(and 1 other run like it)" in said["gc --keep 0 --yes"][2]
-    assert "1    main" in said["%mw_runs"]
+    assert "finished  64     0.3\n" in said["%mw_runs"]
     for cell in ("%mw_note 1 x", "%mw_rerun 1 --workers 1", CELLS[4]):
         [line] = said[cell].splitlines()
         assert line.startswith("FileTrouble: "), cell

@@ -113,6 +113,51 @@ def test_ipython_in_a_terminal_gets_the_table_while_it_waits(script):
     assert "WorkerFailed: run 1 failed: worker:1 exited with code 1" in plain
 
 
+MEASURED = """
+from mwmagic.worker import report
+units, label = 32, "\\x1b[5m[bold]blinks"
+report(epoch=1, loss=1 / units)
+report(epoch=2, loss=2 / units)
+if units == 8:
+    raise ValueError("units are too few for this")
+"""
+
+
+def test_a_terminal_gets_the_table_of_runs_in_colour(tmp_path):
+    (tmp_path / "main.py").write_text(MEASURED)
+    mwmagic = [sys.executable, "-m", "mwmagic.cli"]
+    for units in (64, 32, 8):
+        launch = [*mwmagic, "run", "-n", "1", "-p", f"units={units}", "main.py"]
+        subprocess.run(launch, cwd=tmp_path, check=False, capture_output=True)
+    code, shown, plain = in_terminal([*mwmagic, "runs", "--best", "loss"], tmp_path)
+    assert code == 0
+    head, best, second, failed, *more = plain.splitlines()
+    assert head.split() == [
+        "run",
+        "began",
+        "took",
+        "state",
+        "units",
+        "loss",
+        "loss",
+        "curve",
+        "cause",
+    ]
+    assert [line.split()[0] for line in (best, second, failed)] == ["1", "2", "3"]
+    assert "\x1b[32mfinished" in shown
+    assert "\x1b[1;31mfailed" in shown
+    assert "\x1b[1m0.03125 (best 0.01562)\x1b[0m" in shown, "the best of all"
+    assert "\x1b[5m" not in shown, "a parameter's value does not act on the terminal"
+    assert "[bold]" in more[-1]
+    _, _, narrow = in_terminal([*mwmagic, "runs"], tmp_path, COLUMNS="85")
+    assert "curve" not in narrow
+    lines = narrow.splitlines()
+    assert max(map(len, lines[:-1])) <= 85
+    assert any(line.startswith(" " * 60) for line in lines), "causes take several lines"
+    piped = subprocess.run([*mwmagic, "runs"], cwd=tmp_path, check=True, capture_output=True)
+    assert b"\x1b" not in piped.stdout
+
+
 def in_terminal(command, folder, **size):
     """Run a command in a terminal; return its exit code and all that was shown, and its text.
 

@@ -79,12 +79,10 @@ def test_only_what_differs_has_a_column(three):
 
 def test_the_table_shows_what_a_reader_asks_first(three):
     lines = repr(RunTable(runs(three))).splitlines()
-    assert lines[0].split() == [
-        *("run", "program", "began", "took", "state", "tasks", "units", "val_loss", "accuracy")
-    ]
-    assert lines[1].split()[-6:] == ["2", "64", "0.31", "(best", "0.3)", "0.9"]
-    assert lines[3].split()[-3:] == ["stopped", "2", "32"]
-    assert lines[4] == "the same in all: lr=0.1, opt.decay=0.5, BATCH=8"
+    assert lines[0].split() == [*("run", "began", "took", "state", "units", "val_loss", "accuracy")]
+    assert lines[1].split()[-6:] == ["finished", "64", "0.31", "(best", "0.3)", "0.9"]
+    assert lines[3].split()[-2:] == ["stopped", "32"]
+    assert lines[4] == "the same in all: program=main, tasks=2, lr=0.1, opt.decay=0.5, BATCH=8"
 
 
 def numbers(table):
