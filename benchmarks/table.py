@@ -1,4 +1,4 @@
-"""Results as Markdown, in docs/performance.md between two marks."""
+"""Results as Markdown, in docs/internals/performance.md between two marks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 from .machine import BUSY_CORES, shape
 from .ratio import ratio
 
-PATH = Path(__file__).parents[1] / "docs" / "performance.md"
+PATH = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
 BEGIN, END = "<!-- the table: python -m benchmarks --write -->", "<!-- end of the table -->"
 
 HEADS = ("name", "what", "mwmagic", "compared with", "ratio", "half of the rounds", "aim")

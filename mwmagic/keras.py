@@ -7,7 +7,7 @@ Keras::
     import mwmagic.keras
 
 The environment variable MWMAGIC_KERAS chooses ``auto`` (the default),
-``plain`` (no repair) or ``legacy`` (tf-keras); see docs/keras.md.
+``plain`` (no repair) or ``legacy`` (tf-keras); see docs/use/keras.md.
 """
 
 from __future__ import annotations

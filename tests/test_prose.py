@@ -18,7 +18,7 @@ OTHERS = [
     for path in sorted((ROOT / room).rglob("*.py"))
     if path != Path(__file__)  # it has the words that it looks for
 ]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 
 UNITS = {
     *(

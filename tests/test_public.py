@@ -29,7 +29,7 @@ ROOMS = {
 """What each public room shows; `mwmagic.keras` shows nothing."""
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 IMPORT = re.compile(r"from mwmagic(?:\.([\w.]+))? import ([\w, ]+)")
 
 

@@ -80,7 +80,7 @@ class Check:
 
 def add(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    what = "Print JSON, whose fields docs/agents.md describes."
+    what = "Print JSON, whose fields docs/use/agents.md describes."
     command.add_argument("--json", action="store_true", help=what)
     what = "Leave out the two workers that are started to see whether they reach each other."
     command.add_argument("--no-run", action="store_true", help=what)

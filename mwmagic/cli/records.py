@@ -71,7 +71,7 @@ def recorded_run(number: int | None) -> Record:
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
-    what = "Print JSON, whose fields docs/agents.md describes."
+    what = "Print JSON, whose fields docs/use/agents.md describes."
     command.add_argument("--json", action="store_true", help=what)
 
 

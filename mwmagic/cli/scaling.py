@@ -31,7 +31,7 @@ def add_scale(command: argparse.ArgumentParser) -> None:
     work.add_scale(command)
     what = "The script's other arguments, in quotes."
     command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
-    what = "Print JSON, whose fields docs/agents.md describes."
+    what = "Print JSON, whose fields docs/use/agents.md describes."
     command.add_argument("--json", action="store_true", help=what)
     what = "The script, unless a study continues or is shown."
     command.add_argument("script", nargs="?", metavar="SCRIPT", help=what)

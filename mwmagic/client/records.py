@@ -149,7 +149,7 @@ def _megabytes(size: int) -> str:
 
 
 def shown(record: Record) -> dict[str, Any]:
-    """Return all facts of a run as JSON values; docs/agents.md has the fields."""
+    """Return all facts of a run as JSON values; docs/use/agents.md has the fields."""
     record = record.read_once()
     info, status = record.info, record.status
     launch = next(iter(record.launches), {})
@@ -179,7 +179,7 @@ def shown(record: Record) -> dict[str, Any]:
 
 
 def explained(record: Record) -> tuple[dict[str, Any], list[str]]:
-    """Return why a run failed: as JSON values, whose fields docs/agents.md has, and in words."""
+    """Return why a run failed, as JSON values (docs/use/agents.md has the fields) and in words."""
     status = record.status
     cause = status.cause
     lines = blame(status)

@@ -193,7 +193,9 @@ def _minor(version: str) -> int:
 
 def says_repaired(version: str, unlike: Sequence[str] = ()) -> str:
     """Return the announcement of the repairs, without those of parts that are not as known."""
-    line = f"{ANNOUNCED}repaired Keras {version} for several workers, as docs/keras.md describes"
+    line = (
+        f"{ANNOUNCED}repaired Keras {version} for several workers, as docs/use/keras.md describes"
+    )
     if _is_newer(version):
         line += f"; tested up to 3.{LAST_COVERED}, this one is newer"
     if unlike:

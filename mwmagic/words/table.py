@@ -281,7 +281,7 @@ def _place(record: Record, folder: Path) -> str:
 
 
 def described(one: Facts, record: Record) -> dict[str, Any]:
-    """Return a run as JSON values; docs/agents.md has its fields, which only grow."""
+    """Return a run as JSON values; docs/use/agents.md has its fields, which only grow."""
     hidden = ("failure", "sparks")
     known = {name: value for name, value in vars(one).items() if name not in hidden}
     cause = Cause.from_json(one.failure) if one.failure else None

@@ -12,7 +12,7 @@ import pytest
 from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "use"
 BLOCK = re.compile(
     r"^```(python|shell)(?: (raises|restarted))?\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )

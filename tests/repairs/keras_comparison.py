@@ -123,7 +123,7 @@ def _close(found, expected, tolerance):
 
 
 def verdict(outcome, single, row, without=()):
-    """Return a cell of the table in docs/keras.md."""
+    """Return a cell of the table in docs/use/keras.md."""
     found, error = outcome.of(row.name), outcome.error(row.name)
     if error is not None:
         return "refused" if error.startswith("KerasRefused") else "fails"

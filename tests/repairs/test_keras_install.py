@@ -18,7 +18,7 @@ from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.repairs import repair
 from mwmagic.repairs.repair import FIRST_COVERED
 
-PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "keras.md"
 
 
 def run(code, **env):
@@ -256,7 +256,7 @@ def test_the_remedy_for_an_older_keras_names_the_python_that_it_needs(monkeypatc
 @pytest.mark.tensorflow
 def test_a_newer_keras_is_announced_as_such(imported_first):
     assert imported_first["3.99.0"][0] == (
-        "mwmagic: repaired Keras 3.99.0 for several workers, as docs/keras.md describes; "
+        "mwmagic: repaired Keras 3.99.0 for several workers, as docs/use/keras.md describes; "
         "tested up to 3.15, this one is newer; --keras plain turns this off"
     )
     assert sum("repaired" in line for line in imported_first["3.99.0"]) == 1

@@ -15,7 +15,7 @@ from keras_comparison import NOT_IN_KERAS2, ROWS, differences, gang, keras_versi
 # that hangs is ended after minutes without a word.
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(3600)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "keras.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "keras.md"
 COLUMNS = {"pair": "Keras 3, 2 workers", "three": "3 workers", "keras2": "tf-keras, 2 workers"}
 """The columns of the table, by the gang that fills each."""
 
@@ -103,7 +103,7 @@ def test_repairs_are_announced_once_and_only_under_several_workers(pair, single,
     for log in pair.logs:
         [said] = [line for line in log.splitlines() if "--keras plain turns this off" in line]
         assert said.startswith("mwmagic: repaired Keras ")
-        assert "docs/keras.md" in said
+        assert "docs/use/keras.md" in said
         assert len(said) < 120 or "this one is newer" in said  # it fits a line of a wide terminal
     assert "mwmagic:" not in single.logs[0]
     assert "mwmagic:" not in plain.logs[0]
@@ -171,7 +171,7 @@ def read_table(text):
 def test_the_documentation_holds_the_table(workers, single, request):
     """MWMAGIC_WRITE_DOCS=1 writes it again."""
     text = PAGE.read_text()
-    assert f"Keras {KERAS}" in text, "docs/keras.md does not speak of this Keras"
+    assert f"Keras {KERAS}" in text, "docs/use/keras.md does not speak of this Keras"
     start, end = "<!-- table -->\n", "<!-- end of table -->"
     before, _, rest = text.partition(start)
     found, _, after = rest.partition(end)

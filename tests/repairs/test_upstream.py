@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from keras_comparison import keras_version
 
-FOLDER = Path(__file__).parents[2] / "docs" / "upstream"
+FOLDER = Path(__file__).parents[2] / "upstream"
 PATCHES = sorted(FOLDER.glob("*.patch"))
 VERSION = re.search(r"Keras (3\.\d+\.\d+)", (FOLDER / "README.md").read_text())[1]
 

@@ -124,7 +124,7 @@ def test_every_cause_has_its_words():
 
 
 def test_the_documentation_has_the_table_of_causes():
-    assert page() in (Path(__file__).parents[2] / "docs" / "slow.md").read_text()
+    assert page() in (Path(__file__).parents[2] / "docs" / "use" / "slow.md").read_text()
 
 
 def grown(*megabytes):
