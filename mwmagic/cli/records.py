@@ -17,7 +17,7 @@ from mwmagic.client.arguments import (
 )
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.reading import add_log_options, log_objects, recorded
-from mwmagic.client.rerun import Rerun
+from mwmagic.client.records import Rerun
 from mwmagic.dashboard import exports
 from mwmagic.dashboard.static import text
 from mwmagic.errors import NoRun, WaitTimeout

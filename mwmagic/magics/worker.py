@@ -14,8 +14,7 @@ from mwmagic.client.cluster import Cluster
 from mwmagic.client.live.output import InputPrompts
 from mwmagic.client.lookup import check_end, launch
 from mwmagic.client.reading import Following
-from mwmagic.client.records import add_rerun
-from mwmagic.client.rerun import Rerun
+from mwmagic.client.records import Rerun, add_rerun
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.messages import Launch
