@@ -1,10 +1,10 @@
 """What runs inside a worker process, and what user code may import there.
 
 Public are `task`, which has the parameters and layouts too, and `reports`. `bootstrap` finds this
-package; `program` runs the user's file, also in a child (`spawned`), `standard` imports Python's
-own modules, `failure` reports what was raised, and `exit` ends the process. `warm` watches what a
-forked worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a
-worker starts (`sitecustomize`, in `child`), and keeps figures, with `runtime` for TensorFlow;
+package; `program` runs the user's file, also in a child (`spawned`), `failure` reports what was
+raised, and `exit` ends the process. `warm` watches what a forked worker imports and sets itself;
+`preparation` prepares frameworks, also in a Python that a worker starts (`sitecustomize`, in
+`child`), keeps figures, and imports Python's own modules, with `runtime` for TensorFlow;
 `watch` reports what Keras computes, on the `line` to the supervisor, and `steps` where the time of
 its steps goes; `profile` profiles the process; `server` is what a coordinator's tasks run. `live`
 runs live cells.
