@@ -14,7 +14,7 @@ import os
 import sys
 
 from mwmagic import repairs
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model import variables
 
 from .line import descriptor, save_file

@@ -23,7 +23,7 @@ import sys
 import time
 from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery` is slower
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model import variables
 
 from .preparation import leave_name, prepare, standard

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks import frameworks
-from mwmagic.hooks.strategy import scratch
+from mwmagic.hooks import scratch
 from mwmagic.model import variables
 from mwmagic.model.cluster import Task
 
