@@ -24,8 +24,7 @@ from mwmagic.errors import NoRun, WaitTimeout
 from mwmagic.experiments.compare import compare
 from mwmagic.model.option import read_duration
 from mwmagic.record import runs
-from mwmagic.words.changed import notices
-from mwmagic.words.comparison import plain
+from mwmagic.words.comparison import notices, plain
 from mwmagic.words.run import headline
 from mwmagic.words.table import RunTable
 

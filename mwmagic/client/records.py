@@ -22,7 +22,7 @@ from mwmagic.model.status import RunState
 from mwmagic.model.values import counted, finite
 from mwmagic.record.provenance import versions
 from mwmagic.record.reader import annotate
-from mwmagic.words.changed import inherited_words, unlike_words
+from mwmagic.words.comparison import inherited_words, unlike_words
 from mwmagic.words.failure import explain, headline
 from mwmagic.words.file import file_words
 from mwmagic.words.run import blame

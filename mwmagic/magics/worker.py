@@ -20,7 +20,7 @@ from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.messages import Launch
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
-from mwmagic.words.changed import changed_line
+from mwmagic.words.comparison import changed_line
 from mwmagic.words.run import changed_words
 
 from .magic import Parser, magic
