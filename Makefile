@@ -98,8 +98,8 @@ gpu:
 
 # The pages that are generated from the code.
 docs: .venv/test
-	.venv/bin/python -m mwmagic.magics > docs/reference/magics.md
-	.venv/bin/python -m mwmagic.words > docs/failures.md
+	.venv/bin/python tests/support/pages.py reference > docs/reference/magics.md
+	.venv/bin/python tests/support/pages.py failures > docs/failures.md
 
 # What tests/words/golden.txt holds of everything that is said about failures.
 words: .venv/test

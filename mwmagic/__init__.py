@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from . import errors, system
+import sys
+
+from . import errors
 from .errors import *  # noqa: F403 - every error is public
 
 TYPE_CHECKING = False  # a worker starts without `typing`
@@ -20,8 +22,23 @@ if TYPE_CHECKING:
     from .experiments.sweep import sweeps
     from .model.cluster import ClusterSpec, Task
 
+
+def _check_system(platform: str) -> None:
+    """Refuse an operating system that lacks what a gang needs."""
+    if platform == "win32":
+        raise errors.UnsupportedPlatform(
+            "mwmagic needs Linux to keep its processes together, and this is Windows; "
+            "install WSL2 (`wsl --install`) and run Jupyter inside it"
+        )
+    if not platform.startswith("linux"):
+        raise errors.UnsupportedPlatform(
+            f"mwmagic needs Linux (pidfd, subreaper, SO_REUSEPORT), not {platform}; "
+            "run Jupyter in a Linux container or virtual machine"
+        )
+
+
 # Before any other module, some of which cannot even be imported elsewhere.
-system.check()
+_check_system(sys.platform)
 
 __version__ = "0.1.0"
 

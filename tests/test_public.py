@@ -107,7 +107,6 @@ def test_importing_the_package_imports_next_to_nothing():
     assert not modules & (HEAVY | {"psutil", "asyncio", "subprocess", "socket", "argparse"})
     assert {name for name in modules if name.startswith("mwmagic.")} <= {
         "mwmagic.errors",
-        "mwmagic.system",
     }
 
 

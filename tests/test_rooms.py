@@ -17,7 +17,6 @@ READERS = PURE | {"experiments", "gang", "frameworks", "logs", "diagnosis", "wor
 
 MAY_IMPORT = {
     "errors": set(),
-    "system": {"errors"},
     "model": {"errors", "agent"},
     "gang": PURE,
     "recovery": {"model"},

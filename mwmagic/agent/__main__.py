@@ -30,7 +30,7 @@ if sys.argv[1:2] == ["zygote"]:
 
     run(STARTED)
 elif sys.argv[1:2] == ["versions"]:
-    from _mwmagic_agent.inquiry import print_versions  # type: ignore[import-not-found]
+    from _mwmagic_agent.machine import print_versions  # type: ignore[import-not-found]
 
     print_versions(sys.argv[2:])
 elif sys.argv[1:2] == ["reach"]:

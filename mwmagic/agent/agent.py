@@ -21,8 +21,7 @@ from contextlib import suppress
 from . import machine, wire
 from .family import Closing, Family
 from .fork_server.zygotes import Zygotes
-from .inquiry import Inquiries, Packages
-from .machine import Looks, addresses, python
+from .machine import Inquiries, Looks, Packages, addresses, python
 from .ports import Meeting, Ports
 from .system import (
     IGNORED,

@@ -10,7 +10,7 @@ import struct
 import sys
 import time
 
-from .inquiry import PROGRAM, Inquiry
+from .machine import PROGRAM, Inquiry
 from .system import reason_of
 from .wire import FAILED, REFUSED, SILENT, STRANGER, UNRESOLVED, UNROUTABLE, as_bytes
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from .inquiry import Inquiries
+    from .machine import Inquiries
     from .system import EventWriter, Loop
 
 PORTS_LIMIT = 4096

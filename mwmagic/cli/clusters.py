@@ -23,7 +23,7 @@ from mwmagic.client.run import program_text
 from mwmagic.errors import BadArguments, NoCluster, WorkerFailed
 from mwmagic.model.values import counted
 from mwmagic.model.variables import ANNOUNCED, PARAMETER
-from mwmagic.words.changed import changed_line
+from mwmagic.words.comparison import changed_line
 from mwmagic.words.host import idle_words, jobs_words, left_words
 from mwmagic.words.run import again_words, headline, lacking, longest, remarks, setback_words
 

@@ -17,7 +17,7 @@ from mwmagic.client.arguments import (
 )
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.reading import add_log_options, log_objects, recorded
-from mwmagic.client.rerun import Rerun
+from mwmagic.client.records import Rerun
 from mwmagic.dashboard import exports
 from mwmagic.dashboard.runs import printed
 from mwmagic.dashboard.static import text
@@ -25,8 +25,7 @@ from mwmagic.errors import NoRun, WaitTimeout
 from mwmagic.experiments.compare import compare
 from mwmagic.model.option import read_duration
 from mwmagic.record import runs
-from mwmagic.words.changed import notices
-from mwmagic.words.comparison import plain
+from mwmagic.words.comparison import notices, plain
 from mwmagic.words.run import headline
 from mwmagic.words.table import RunTable
 

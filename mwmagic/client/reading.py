@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, NoRun
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.lines import LINE_CHARACTERS, Fold, Follower, Hidden
 from mwmagic.logs.terminal import plain
 from mwmagic.model.cluster import find_task

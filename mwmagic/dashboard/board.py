@@ -14,7 +14,7 @@ from traitlets import Dict, Unicode
 
 from mwmagic.client.lookup import listen
 from mwmagic.errors import MwmagicError
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.model.status import RunState
 from mwmagic.model.values import encodable
 from mwmagic.words.run import ENDS_WITH_KERNEL, fault_words, headline, words

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mwmagic.experiments.series import Series
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.lines import Follower, Lag, LogLine, Mark, shortened
 from mwmagic.logs.terminal import clipped
 from mwmagic.model.status import TaskState

@@ -16,7 +16,7 @@ from mwmagic.experiments.compare import axes_of, curves_of, thinned_curves
 from mwmagic.experiments.series import read_series
 from mwmagic.experiments.trials import TrialState, seconds_left
 from mwmagic.model.values import counted, encodable, sendable
-from mwmagic.words.changed import notices
+from mwmagic.words.comparison import notices
 from mwmagic.words.sweep import TrialTable, findings, open_words, sweep_words
 
 from .board import (

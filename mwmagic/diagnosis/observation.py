@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.frameworks import alternatives, collected, either
-from mwmagic.logs.phases import Phase
+from mwmagic.logs.progress import Phase
 from mwmagic.logs.tracebacks import Frame
 from mwmagic.model.findings import Finding, Position, Remark, Symptom, Whereabouts
 from mwmagic.model.ownership import is_users

@@ -9,7 +9,7 @@ and returns an `Engine`. Its attribute ``takes`` names the options of other mach
 
 `engine` is the contract, with the engine of this machine and the code that travels to another one;
 `named` has the engines whose machines the user names, which are reached by ssh or by a command of
-the user's. `slurm` is the nodes of a Slurm cluster (`salloc` gets an allocation,
+the user's. `slurm` is the nodes of a Slurm cluster (an allocation that `salloc` gets;
 `job` is what Slurm says of it), and `ray` the nodes of a Ray cluster (`driver` is the process
 that imports Ray). `channel` talks to an agent over a `link`.
 """

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from mwmagic.errors import BadArguments, FileTrouble, NoSweep, RunActive
 from mwmagic.model.messages import Launch
 from mwmagic.model.status import RunState
-from mwmagic.model.stored import Stored
+from mwmagic.model.values import Stored
 from mwmagic.record import paths, runs
 from mwmagic.record.metrics import frame_of
 from mwmagic.record.paths import sweeps_folder

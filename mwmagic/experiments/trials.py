@@ -11,7 +11,7 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.stored import Stored
+from mwmagic.model.values import Stored
 from mwmagic.record.metrics import rises
 
 from .runs import Facts

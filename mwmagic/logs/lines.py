@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from .guard import Guard
+    from . import Guard
 
 __all__ = [
     "LINE_CHARACTERS",

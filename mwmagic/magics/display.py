@@ -91,7 +91,7 @@ class Displays:
 
     def keep(self, record: Record, status: RunStatus) -> None:
         """Show the state of a run at this moment, and its notices; they are not updated."""
-        from mwmagic.words.changed import notices
+        from mwmagic.words.comparison import notices
 
         notes = notices(record)
         if not _in_kernel():

@@ -11,17 +11,16 @@ from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, add_params, reader
 from mwmagic.client.cluster import Cluster
+from mwmagic.client.live.output import InputPrompts
 from mwmagic.client.lookup import check_end, launch
-from mwmagic.client.prompts import InputPrompts
 from mwmagic.client.reading import Following
-from mwmagic.client.records import add_rerun
-from mwmagic.client.rerun import Rerun
+from mwmagic.client.records import Rerun, add_rerun
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.messages import Launch
 from mwmagic.model.option import read_count, read_seconds
 from mwmagic.model.options import OPTIONS
-from mwmagic.words.changed import changed_line
+from mwmagic.words.comparison import changed_line
 from mwmagic.words.run import changed_words
 
 from .magic import Parser, magic

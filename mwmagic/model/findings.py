@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from .stored import Stored
+from .values import Stored
 
 __all__ = [
     "Cause",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from .stored import Stored
+from .values import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mwmagic.agent.wire import FAILED, REFUSED, SILENT, STRANGER, UNRESOLVED, UNROUTABLE
 from mwmagic.errors import ClusterError
 
-from .stored import Stored
-from .values import counted
+from .values import Stored, counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,11 @@ import posixpath
 
 __all__ = ["is_module_name", "is_ours", "is_users", "package_of"]
 
-_ROOMS = ("agent", "frameworks", "hooks", "model", "recovery", "repairs", "worker")
+_ROOMS = ("agent", "frameworks", "model", "recovery", "repairs", "worker")
 """The rooms that run inside a worker."""
+
+_MODULES = ("hooks", "keras")
+"""The modules beside them that do."""
 
 _HOMES = frozenset(
     posixpath.dirname(posixpath.dirname(path))
@@ -44,7 +47,7 @@ def is_ours(file: str) -> bool:
         return False
     room, wing = folder.rpartition("/"), folder.rpartition("/")[0].rpartition("/")
     inside = any(name in _ROOMS and _is_home(home) for home, _, name in (room, wing))
-    return inside or (name == "keras" and _is_home(folder))
+    return inside or (name in _MODULES and _is_home(folder))
 
 
 def _is_home(folder: str) -> bool:

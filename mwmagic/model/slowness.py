@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from .stored import Stored
+from .values import Stored
 
 __all__ = ["MemoryForecast", "SlowCause", "Slowdown", "Window"]
 

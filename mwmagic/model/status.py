@@ -14,7 +14,7 @@ from .findings import (  # noqa: TC001 - read to know how a status is read back
 )
 from .machine import HostStatus  # noqa: TC001 - read to know how a status is read back
 from .slowness import MemoryForecast, Slowdown  # noqa: TC001 - the same
-from .stored import Measured, Stored
+from .values import Measured, Stored
 
 __all__ = [
     "STUCK_TRIES",

@@ -18,7 +18,7 @@ from mwmagic.model.cluster import Task, TaskName, find_task
 from mwmagic.model.findings import Examination
 from mwmagic.model.live import CellRecord
 from mwmagic.model.status import RunStatus
-from mwmagic.model.stored import Stored
+from mwmagic.model.values import Stored
 
 from . import paths
 from .metrics import history, metrics

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 
 from mwmagic.errors import MwmagicError, NotInstalled
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model.variables import KERAS_MODES
 
 TYPE_CHECKING = False  # a worker starts without `typing`

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import add_up, divides_batches, first_local, in_one_of_several_replicas
+from mwmagic.hooks import add_up, divides_batches, first_local, in_one_of_several_replicas
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.recovery.task.updates import note_mean
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import divides_batches, is_chief, of_chief, scratch
+from mwmagic.hooks import divides_batches, is_chief, of_chief, scratch
 from mwmagic.recovery.task.updates import committed, count_from
 
 from .parts import BackupAndRestore, H5IOStore, file_utils

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from keras import callbacks
 
-from mwmagic.hooks.strategy import (
+from mwmagic.hooks import (
     VOTE_SECONDS,
     add_up,
     first_local,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from mwmagic.hooks.strategy import divides_batches, of_chief, spans_workers
+from mwmagic.hooks import divides_batches, of_chief, spans_workers
 from mwmagic.model.variables import ANNOUNCED
 
 from .parts import (

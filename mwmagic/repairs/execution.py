@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import INPUT_WAIT, METRIC_SUMS, divides_batches
+from mwmagic.hooks import INPUT_WAIT, METRIC_SUMS, divides_batches
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.recovery.task.updates import enter, leave, within_step
 

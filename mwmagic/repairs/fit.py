@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplicaSpec
 from tensorflow.python.eager import context
 
-from mwmagic.hooks.strategy import divides_batches, first_local, in_cluster, spans_workers
+from mwmagic.hooks import divides_batches, first_local, in_cluster, spans_workers
 from mwmagic.model.variables import ANNOUNCED
 
 from .metrics import gathered, watched

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import has_several_devices, in_one_of_several_replicas
+from mwmagic.hooks import has_several_devices, in_one_of_several_replicas
 from mwmagic.recovery.task.updates import updating
 
 from .parts import BaseOptimizer, Layer, LossScaleOptimizer, Model, TFOptimizer, name_scope

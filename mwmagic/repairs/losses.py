@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import divides_batches, has_several_devices
+from mwmagic.hooks import divides_batches, has_several_devices
 
 from .parts import CompileLoss, Layer, compile_utils, global_state, ops, tree
 from .parts import loss_module as module

@@ -12,7 +12,7 @@ from functools import cache, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
-from mwmagic.hooks.strategy import divides_batches, spans_workers
+from mwmagic.hooks import divides_batches, spans_workers
 from mwmagic.model.variables import ANNOUNCED
 
 if TYPE_CHECKING:

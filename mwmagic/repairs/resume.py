@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import divides_batches
+from mwmagic.hooks import divides_batches
 
 from .parts import BackupAndRestore, BaseTrainer, TensorFlowTrainer, TFEpochIterator
 from .repair import Repair, Sign, Use, replace

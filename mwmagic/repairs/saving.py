@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from keras import models, saving
 from tensorflow.python.saved_model import save as saved_model
 
-from mwmagic.hooks.strategy import in_cluster
+from mwmagic.hooks import in_cluster
 
 from .parts import Model, legacy_h5_format, saving_lib
 from .repair import Repair, Sign, Use, replace

@@ -27,8 +27,7 @@ from mwmagic.model.machine import Fetch, Placing, spread
 from mwmagic.model.values import counted
 
 from .node import Node
-from .preparation import Preparation
-from .rendezvous import Rendezvous, check_versions, find_versions
+from .preparation import Preparation, Rendezvous, check_versions, find_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence

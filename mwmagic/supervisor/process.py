@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import AGENT_LOST, LOG_LOST, as_bytes, as_text
 from mwmagic.diagnosis import Exit, Observation, is_notable
 from mwmagic.logs.noise import NATIVE
-from mwmagic.logs.phases import Phases
-from mwmagic.logs.progress import Update
+from mwmagic.logs.progress import Phases, Update
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model import variables
 from mwmagic.model.findings import Finding, Symptom
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mwmagic.diagnosis.observation import Stack
-    from mwmagic.logs.guard import Guard
-    from mwmagic.logs.phases import Phase
+    from mwmagic.logs import Guard
+    from mwmagic.logs.progress import Phase
     from mwmagic.logs.tracebacks import Frame
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Stall, Whereabouts

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mwmagic.diagnosis import Exit, Observation
     from mwmagic.diagnosis.observation import Stack
     from mwmagic.engines.channel import Channel
-    from mwmagic.logs.guard import Guard
+    from mwmagic.logs import Guard
     from mwmagic.model.cluster import Task
     from mwmagic.model.messages import Message
     from mwmagic.model.options import ClusterOptions

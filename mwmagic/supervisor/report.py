@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mwmagic import gang as g
 from mwmagic.diagnosis import diagnose, kind
 from mwmagic.frameworks import framework_for
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.progress import Update
 from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.machine import several

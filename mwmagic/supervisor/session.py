@@ -29,7 +29,7 @@ from .processes import check_fits, kind_of, packet_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mwmagic.logs.guard import Guard
+    from mwmagic.logs import Guard
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Position
     from mwmagic.model.messages import Message

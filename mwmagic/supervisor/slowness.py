@@ -11,7 +11,7 @@ from mwmagic.slowness.judge import LEAST_COUNT, judge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mwmagic.logs.guard import Guard
+    from mwmagic.logs import Guard
     from mwmagic.model.cluster import Task
     from mwmagic.model.machine import MachineStatus
     from mwmagic.model.slowness import Slowdown, Window

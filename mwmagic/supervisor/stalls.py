@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mwmagic.diagnosis.observation import Stack
-    from mwmagic.logs.guard import Guard
+    from mwmagic.logs import Guard
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Position, Remark
     from mwmagic.model.options import ClusterOptions

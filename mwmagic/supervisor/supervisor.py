@@ -27,7 +27,7 @@ from mwmagic.model.cluster import Task, find_task
 from mwmagic.model.messages import Launch
 from mwmagic.model.ownership import package_of
 from mwmagic.model.status import RunState
-from mwmagic.model.stored import as_json
+from mwmagic.model.values import as_json
 from mwmagic.record import RunDirectory
 from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.live import kept_words

@@ -23,7 +23,7 @@ from mwmagic.model.values import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mwmagic.logs.guard import Guard
+    from mwmagic.logs import Guard
 
 __all__ = [
     "Comparison",

@@ -1,10 +1,10 @@
 """What runs inside a worker process, and what user code may import there.
 
-Public are `task`, which has the parameters too, `layout` and `reports`. `bootstrap` finds this
-package; `program` runs the user's file, also in a child (`spawned`), `standard` imports Python's
-own modules, `failure` reports what was raised, and `exit` ends the process. `warm` watches what a
-forked worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a
-worker starts (`sitecustomize`, in `child`), and keeps figures, with `runtime` for TensorFlow;
+Public are `task`, which has the parameters and layouts too, and `reports`. `bootstrap` finds this
+package; `program` runs the user's file, also in a child (`spawned`), `failure` reports what was
+raised, and `exit` ends the process. `warm` watches what a forked worker imports and sets itself;
+`preparation` prepares frameworks, also in a Python that a worker starts (`sitecustomize`, in
+`child`), keeps figures, and imports Python's own modules, with `runtime` for TensorFlow;
 `watch` reports what Keras computes, on the `line` to the supervisor, and `steps` where the time of
 its steps goes; `profile` profiles the process; `server` is what a coordinator's tasks run. `live`
 runs live cells.
@@ -14,9 +14,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
-    from .layout import LayoutReport, layout_report
     from .reports import report
-    from .task import cluster_size, is_chief, params, this_task, write_path
+    from .task import (
+        LayoutReport,
+        cluster_size,
+        is_chief,
+        layout_report,
+        params,
+        this_task,
+        write_path,
+    )
 
 __all__ = [
     "LayoutReport",
@@ -29,8 +36,7 @@ __all__ = [
     "write_path",
 ]
 
-_HOMES = dict.fromkeys(("cluster_size", "is_chief", "params", "this_task", "write_path"), "task")
-_HOMES |= {"LayoutReport": "layout", "layout_report": "layout", "report": "reports"}
+_HOMES = dict.fromkeys(__all__, "task") | {"report": "reports"}
 
 
 def __getattr__(name: str) -> object:

@@ -18,8 +18,7 @@ import time
 from mwmagic.model import variables
 
 from .line import descriptor
-from .preparation import announce
-from .standard import standard
+from .preparation import announce, standard
 
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from mwmagic.model.ownership import is_ours, is_users
 
 from .exit import exit_code
 from .line import replace_file
-from .preparation import announce
-from .standard import standard
+from .preparation import announce, standard
 
 TYPE_CHECKING = False  # `standard` imports Python's own modules
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@
 It imports no framework, and what is for one only once the user's code has imported that: a
 worker that needs none starts in half the time. Small parts of that are here too: virtual CPU
 devices, downloads that several workers of a machine start at once, and Matplotlib's figures, which
-are kept in the run's record because a worker has no window.
+are kept in the run's record because a worker has no window. Python's own modules, most of which few
+workers need, are imported when they are needed, also where the user's folder holds their names.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 
 from mwmagic import repairs
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model import variables
 
 from .line import descriptor, save_file
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
     from typing import Any
     from weakref import WeakSet
 
-__all__ = ["announce", "preload", "prepare", "prepare_child", "split_devices", "whole"]
+__all__ = [
+    "announce",
+    "leave_name",
+    "preload",
+    "prepare",
+    "prepare_child",
+    "split_devices",
+    "standard",
+    "whole",
+]
 
 _KERAS = ("keras", "tf_keras")
 
@@ -34,6 +44,11 @@ _CHILD = f"{os.path.dirname(os.path.realpath(__file__))}/child"  # noqa: PTH120 
 
 _INSTALLED: list[str] = []
 """The names of what is installed in this process, and in those that are forked from it."""
+
+_FOLDER = os.path.dirname(os.__file__) + "/"  # noqa: PTH120 - `pathlib` is one of them
+
+_ROOMS = ("agent", "errors", "frameworks", "hooks", "model", "recovery", "repairs", "worker")
+"""The parts of this package that a worker may import more of."""
 
 
 def announce(text: str) -> None:
@@ -249,3 +264,52 @@ def _try_keeping(figures: _Figures, figure: Any) -> None:
 def _say(text: str) -> None:
     if sys.stderr is not None:
         sys.stderr.write(f"{variables.ANNOUNCED}{text}\n")
+
+
+def standard(name: str) -> Any:
+    """Import one of Python's modules, also where the user's folder holds one of that name."""
+    known = sys.modules.get(name)
+    if known is not None and _is_pythons(known):
+        return known
+    sys.modules.pop(name, None)
+    try:
+        _import(name)
+        return sys.modules[name]
+    finally:
+        if known is not None:
+            sys.modules[name] = known
+
+
+def _import(*names: str) -> None:
+    """Import modules that find no others than Python's."""
+    path, sys.path[:] = sys.path[:], [one for one in sys.path if f"{one}/".startswith(_FOLDER)]
+    try:
+        for name in names:
+            __import__(name)
+    finally:
+        sys.path[:] = path
+
+
+def leave_name(folder: str) -> None:
+    """Have `import mwmagic` find a module of the user's with that name, if there is one.
+
+    This package still imports parts of itself: those below the rooms, which keep their names. A
+    line says so if the user's package has one of these names too.
+    """
+    own = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - as above
+    ends = (".py", "/__init__.py")
+    beside = any(os.path.exists(f"{folder}/mwmagic{end}") for end in ends)  # noqa: PTH110 - as above
+    if beside and os.path.realpath(f"{folder}/mwmagic") != own:
+        _import(*(f"mwmagic.{room}" for room in _ROOMS))
+        del sys.modules["mwmagic"]
+        for room in _ROOMS:
+            if any(os.path.exists(f"{folder}/mwmagic/{room}{end}") for end in ends):  # noqa: PTH110 - as above
+                sys.stderr.write(
+                    f"{variables.ANNOUNCED}a worker imports its own mwmagic.{room}, not yours; "
+                    "rename the folder mwmagic beside the program\n"
+                )
+
+
+def _is_pythons(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is None or file.startswith(_FOLDER)

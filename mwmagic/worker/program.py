@@ -23,11 +23,10 @@ import sys
 import time
 from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery` is slower
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model import variables
 
-from .preparation import prepare
-from .standard import leave_name, standard
+from .preparation import leave_name, prepare, standard
 
 TYPE_CHECKING = False  # a worker starts without `signal`, `threading`, `traceback` and `typing`
 if TYPE_CHECKING:

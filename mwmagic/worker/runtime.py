@@ -22,7 +22,7 @@ import functools
 import sys
 import time
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 
 TYPE_CHECKING = False  # a worker starts without `typing`, `threading` and `queue`
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.hooks.strategy import INPUT_WAIT, VOTE_SECONDS
+from mwmagic.hooks import INPUT_WAIT, VOTE_SECONDS
 from mwmagic.model.ownership import is_users
 
 from .reports import outbox

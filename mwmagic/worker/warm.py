@@ -29,7 +29,7 @@ from types import FunctionType, ModuleType
 
 from mwmagic.errors import ClusterError
 from mwmagic.frameworks.environment import decides, is_early, is_settable
-from mwmagic.hooks.imports import Loading, found_after
+from mwmagic.hooks import Loading, found_after
 from mwmagic.model.ownership import is_users
 from mwmagic.model.variables import ANNOUNCED
 

@@ -22,7 +22,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
-from mwmagic.hooks.strategy import METRIC_SUMS
+from mwmagic.hooks import METRIC_SUMS
 from mwmagic.model.variables import ANNOUNCED
 
 from .reports import Values, is_distributed, number, outbox

@@ -19,7 +19,7 @@ from mwmagic.model import messages
 
 BOOTSTRAP = Path(mwmagic.__file__).parent / "worker" / "bootstrap.py"
 
-OWN = {f"_mwmagic_agent.{name}" for name in ("agent", "fork_server.zygote", "inquiry", "ports")}
+OWN = {f"_mwmagic_agent.{name}" for name in ("agent", "fork_server.zygote", "machine", "ports")}
 """Its own package, as the first of its files names it."""
 
 MODULES = sorted(AGENT.parent.rglob("*.py"))

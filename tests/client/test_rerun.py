@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.client.rerun import Rerun
+from mwmagic.client.records import Rerun
 from mwmagic.record import RunDirectory, runs
 
 READING = """

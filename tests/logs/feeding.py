@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.progress import Progress
 
 

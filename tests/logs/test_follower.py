@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.lines import Follower, Lag, Lines, Mark
 from mwmagic.logs.noise import Noise
 

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwmagic.logs.phases import Phase, Phases
-from mwmagic.logs.progress import Progress
+from mwmagic.logs.progress import Phase, Phases, Progress
 from mwmagic.logs.terminal import shown
 
 

@@ -6,7 +6,7 @@ from feeding import Fed, raised
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.progress import Progress, Update
 from mwmagic.logs.terminal import shown
 

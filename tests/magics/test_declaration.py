@@ -6,6 +6,7 @@ import argparse
 import inspect
 
 import pytest
+from pages import reference
 from traitlets import TraitError
 
 from mwmagic import Cluster
@@ -13,7 +14,6 @@ from mwmagic.cli import main, parser
 from mwmagic.client.arguments import choices, typed
 from mwmagic.errors import BadArguments
 from mwmagic.frameworks import FRAMEWORKS
-from mwmagic.magics.__main__ import page
 from mwmagic.magics.cluster import mw_cluster
 from mwmagic.magics.extension import CONFIGURABLE, MWMagic
 from mwmagic.magics.magic import NAMES, find
@@ -42,7 +42,7 @@ def test_an_option_is_everywhere_it_belongs(option):
     own = {"workers"} if option.name == "workers" else set()
     if option.notebook and not own:
         assert set(flags(option)) <= in_magic
-        assert f"`{flags(option)[-1]}" in page()
+        assert f"`{flags(option)[-1]}" in reference()
     else:
         assert not set(flags(option)) & in_magic
     assert (flags(option)[-1] in command_line()._option_string_actions) is option.command
@@ -52,7 +52,7 @@ def test_an_option_is_everywhere_it_belongs(option):
 def test_a_default_of_the_session_is_a_trait(option):
     trait = MWMagic.class_traits(config=True)[option.name]
     assert (trait.default(), trait.help) == (option.default, option.help)
-    assert f"| `MWMagic.{option.name}` | `{option.default!r}` | {option.help} |" in page()
+    assert f"| `MWMagic.{option.name}` | `{option.default!r}` | {option.help} |" in reference()
     with pytest.raises(TraitError):
         trait._validate(None, object())
 

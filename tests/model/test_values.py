@@ -7,8 +7,15 @@ import math
 
 import pytest
 
-from mwmagic.model.stored import as_json
-from mwmagic.model.values import decoded, decoded_all, encoded, encoded_all, finite, sendable
+from mwmagic.model.values import (
+    as_json,
+    decoded,
+    decoded_all,
+    encoded,
+    encoded_all,
+    finite,
+    sendable,
+)
 
 
 @pytest.mark.parametrize("number", [0.0, -1.5, 1e300, 5e-324, math.inf, -math.inf, 3])

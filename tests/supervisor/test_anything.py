@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from mwmagic.diagnosis import Exit, diagnose, kind, remarks
 from mwmagic.diagnosis.observation import parse
 from mwmagic.engines.channel import Channel
-from mwmagic.logs import loops, tracebacks
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard, loops, tracebacks
 from mwmagic.logs.lines import Lines
 from mwmagic.logs.noise import Noise
-from mwmagic.logs.phases import Phases
-from mwmagic.logs.progress import Drafts, Progress
+from mwmagic.logs.progress import Drafts, Phases, Progress
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cluster import Task
 from mwmagic.model.findings import Cause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.model.findings import Examination, Position, Whereabouts
 from mwmagic.supervisor.stalls import Dump, Examiner
 

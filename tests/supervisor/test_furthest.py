@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mwmagic.gang import TrainingPoint
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.supervisor.training import Comparison, Training
 
 

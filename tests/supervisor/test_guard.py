@@ -8,7 +8,7 @@ import pytest
 from processes import eventually
 
 from mwmagic.agent.wire import LOG_LOST
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.progress import Progress
 from mwmagic.logs.terminal import Terminal
 from mwmagic.model.cluster import Task

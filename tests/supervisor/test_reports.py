@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.supervisor.training import FitVariables, History, Imports, TooLate, Training, report_in
 
 BAR = b"Epoch 1/3\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - accuracy: 0.5000 - loss: 0.5000"

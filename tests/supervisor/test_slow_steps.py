@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.model.cluster import Task
 from mwmagic.model.slowness import SlowCause, Window
 from mwmagic.supervisor.slowness import SlowSteps

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import RunActive
-from mwmagic.logs.guard import Guard
+from mwmagic.logs import Guard
 from mwmagic.logs.lines import Follower, Mark
 from mwmagic.model.live import Answer, CellNews
 from mwmagic.words.live import stuck_words

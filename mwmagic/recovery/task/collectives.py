@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model import variables
 from mwmagic.model.live import FREED, PARTNERS
 
@@ -106,7 +106,7 @@ class Collectives:
         All but the first replace the collectives of the process, so tasks meet again after that:
         `mwmagic.recovery.task.strategies` says why.
         """
-        from mwmagic.hooks.strategy import in_cluster
+        from mwmagic.hooks import in_cluster
 
         original, collectives = cls.__init__, self
 

@@ -82,7 +82,7 @@ def _add(variables: list[Any], part: Callable[[Any], Any]) -> None:
     """Give variables the sum of what each task contributes."""
     import tensorflow as tf
 
-    from mwmagic.hooks.strategy import added
+    from mwmagic.hooks import added
 
     for strategy in {id(one): one for one in (v.distribute_strategy for v in variables)}.values():
         own = [v.values[0] for v in variables if v.distribute_strategy is strategy]

@@ -18,7 +18,7 @@ from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 
 from .private import CONTEXT, KEYS, VARIABLES, first_group, number_groups, server_of
 

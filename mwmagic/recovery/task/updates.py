@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from mwmagic.hooks.strategy import spans_workers
+from mwmagic.hooks import spans_workers
 
 from .private import has_effects, plain_variable
 from .strategies import tracked_variables, tracks

@@ -41,11 +41,10 @@ def _prepare() -> None:
     sys.path.insert(0, home)
     try:
         from mwmagic.worker import preparation
-        from mwmagic.worker.standard import leave_name
     finally:
         sys.path.remove(home)
     preparation.prepare_child()
-    leave_name(sys.path[0])
+    preparation.leave_name(sys.path[0])
     sys.modules.update({name: theirs[name] for name in theirs.keys() - sys.modules.keys()})
 
 

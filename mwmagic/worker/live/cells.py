@@ -37,7 +37,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.model import variables
 from mwmagic.model.live import CELL_BYTES, FREED, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours

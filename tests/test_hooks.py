@@ -7,7 +7,7 @@ import threading
 import pytest
 from processes import printed
 
-from mwmagic.hooks.imports import after_import
+from mwmagic.hooks import after_import
 from mwmagic.worker.warm import time_imports
 
 
@@ -149,7 +149,7 @@ def test_many_threads_importing_run_an_action_once(package):
 
 def test_importing_it_is_light():
     code = (
-        "import sys; before = set(sys.modules); import mwmagic.hooks.imports;"
+        "import sys; before = set(sys.modules); import mwmagic.hooks;"
         "print(*sorted(set(sys.modules) - before))"
     )
     assert not {"asyncio", "IPython", "tensorflow", "keras"} & set(printed(code).split())
