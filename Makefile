@@ -98,8 +98,7 @@ gpu:
 
 # The pages that are generated from the code.
 docs: .venv/test
-	.venv/bin/python -m mwmagic.magics > docs/reference/magics.md
-	.venv/bin/python -m mwmagic.words > docs/failures.md
+	.venv/bin/python docs/pages.py
 
 # What tests/words/golden.txt holds of everything that is said about failures.
 words: .venv/test

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["page"]
+__all__ = ["arguments", "page"]
 
 _HEAD = """# Reference
 
@@ -34,12 +34,17 @@ def _names(action: argparse.Action) -> str:
     return f"`{flags}{takes}`".replace("|", "\\|")
 
 
-def _magic(parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield f"## `{parser.prog}`\n"
-    yield f"{parser.description}\n"
+def arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Return the lines of a table of a parser's arguments."""
     yield "| argument | meaning |\n|---|---|"
     for action in parser._actions:  # noqa: SLF001 - argparse has no public list of them
         yield f"| {_names(action)} | {(action.help or '').replace('%%', '%')} |"
+
+
+def _magic(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"## `{parser.prog}`\n"
+    yield f"{parser.description}\n"
+    yield from arguments(parser)
     yield ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,12 @@ from mwmagic.model.findings import Position, Symptom, Whereabouts
 from .failure import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from mwmagic.diagnosis.known import KnownFailure
     from mwmagic.model.findings import Finding
 
-__all__ = ["page"]
+__all__ = ["index", "page"]
 
 _HEAD = """\
 # Known failures
@@ -31,6 +32,13 @@ mwmagic itself observes of the processes. Each sign was provoked with the instal
 A run fails a notebook where `%mw_wait` waits for it. Let every notebook that nbclient, nbconvert,
 papermill or nbval executes end with `%mw_wait`: otherwise the run is stopped when the kernel ends,
 and neither that nor a failure is an error.
+"""
+
+_INDEX = """\
+# Find a failure by what you see
+
+Made from the same table as [Known failures](failures.md), which says what each means and what to
+try. `mwmagic explain` looks a recorded run up in it by itself.
 """
 
 _PARTS = (
@@ -79,6 +87,34 @@ def _part(title: str, table: Iterable[KnownFailure]) -> str:
 def page() -> str:
     """Return the page, in Markdown."""
     return "\n".join([_HEAD, *(_part(title, table) for title, table in _PARTS)])
+
+
+def _seen(known: KnownFailure, title: str) -> Iterator[str]:
+    """Return the rows of a failure in the index, each with a link to its entry."""
+    link = f"[{known.title}](failures.md#{title})"
+    for sign in (*map(_observed, known.symptoms), *map(_quoted, known.signs)):
+        shown = sign.removeprefix("- ").replace("|", "\\|")
+        yield f"| {shown} | {link} |"
+
+
+def _slugs(titles: Iterable[str]) -> Iterator[str]:
+    """Return what links to headings end with; of equal ones the later are numbered."""
+    counts: Counter[str] = Counter()
+    for title in titles:
+        slug = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        yield f"{slug}-{counts[slug]}" if counts[slug] else slug
+        counts[slug] += 1
+
+
+def index() -> str:
+    """Return the page that leads from what a user sees to the known failures, in Markdown."""
+    slugs = _slugs(known.title for _, table in _PARTS for known in table)
+    parts = [_INDEX]
+    for title, table in _PARTS:
+        rows = [row for known in table for row in _seen(known, next(slugs))]
+        rows.sort(key=lambda row: row.strip("|`* '").casefold())
+        parts.append("\n".join([f"## {title}\n", "| you see | it is |\n|---|---|", *rows, ""]))
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

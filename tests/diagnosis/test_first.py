@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from mwmagic.diagnosis.known import KnownFailure, recognise
 from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
 from mwmagic.gang import FailureKind
 from mwmagic.model.findings import Cause, Finding, Symptom
-from mwmagic.words.__main__ import page
 from mwmagic.words.failure import explain, headline
 
 # As TensorFlow 2.21 and JAX 0.10 say it.
@@ -421,8 +419,3 @@ def test_every_entry_is_whole():
         assert known.link.startswith("https://")
         assert known.meaning.endswith(".")
         assert not known.remedy.endswith(".")
-
-
-def test_the_page_of_known_failures_is_current():
-    path = Path(__file__).parents[2] / "docs" / "failures.md"
-    assert path.read_text(encoding="utf-8") == page(), "run `make docs`"
