@@ -40,3 +40,9 @@ def test_every_link_leads_somewhere(page):
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
         assert not anchor or anchor in anchors(page.parent / target), f"{target}#{anchor}"
+
+
+def test_every_folder_of_pages_is_in_the_index():
+    text = (FOLDER / "index.md").read_text(encoding="utf-8")
+    pages = [str(one.relative_to(FOLDER)) for one in FOLDER.rglob("*.md") if one.name != "index.md"]
+    assert not [one for one in pages if f"({one})" not in text]
