@@ -21,7 +21,7 @@ PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs words lab release clean
+.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs site words lab release clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
@@ -34,7 +34,7 @@ quick: .venv-quick/test
 
 test:
 	+$(MAKE) --jobs packages .torch/tried .venv/test
-	+$(MAKE) --jobs lint unit others
+	+$(MAKE) --jobs lint site unit others
 
 # Beside the unit tests, so that no processor is idle while one of them waits. What each prints
 # appears when it ends.
@@ -42,8 +42,8 @@ others:
 	+$(MAKE) --jobs .venv-colab/test .venv-ray/test .venv-next/test
 	+$(MAKE) --jobs=1 --keep-going --output-sync=target colab ray nightly
 
-# Style, types and the fast tests: for after each edit.
-check: lint
+# Style, types, links and the fast tests: for after each edit.
+check: lint site
 	.venv/bin/$(PYTEST) -m "not slow"
 
 # Formats, corrects what ruff can correct, and writes what is generated from the code.
@@ -98,8 +98,12 @@ gpu:
 
 # The pages that are generated from the code.
 docs: .venv/test
-	.venv/bin/python tests/support/pages.py reference > docs/reference/magics.md
-	.venv/bin/python tests/support/pages.py failures > docs/failures.md
+	.venv/bin/python docs/pages.py
+
+# All pages as a site in site/, whose first one is site/index.html. A link that leads nowhere is an
+# error.
+site: .venv/test
+	.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going docs site
 
 # What tests/words/golden.txt holds of everything that is said about failures.
 words: .venv/test
@@ -125,7 +129,7 @@ release: .venv-release/test
 	$(INSTALL)
 	touch $@
 
-.venv/test: WANTED = --editable ".[tensorflow,lab,demo,test]"
+.venv/test: WANTED = --editable ".[tensorflow,lab,demo,test,docs]"
 .venv/test: .venv/bin/uv pyproject.toml
 	$(INSTALL)
 	touch .venv/demo $@
@@ -196,4 +200,4 @@ packages:
 
 clean:
 	rm -rf .venv .venv-quick .venv-colab .venv-ray .venv-next .venv-newest .venv-gpu .venv-release \
-	  .torch dist mwmagic-demo
+	  .torch dist site mwmagic-demo

@@ -11,6 +11,36 @@ from .ratio import ratio
 PATH = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
 BEGIN, END = "<!-- the table: python -m benchmarks --write -->", "<!-- end of the table -->"
 
+NOTICED_BEGIN, NOTICED_END = "<!-- what you notice -->", "<!-- end of what you notice -->"
+
+NOTICED = (
+    ("first-step", "Enter to the first trained step, warm", "from Enter to the first trained step"),
+    (
+        "restart-2",
+        "SIGKILL of one worker to all running again, 2 tasks, warm",
+        "from a worker's death until both run again",
+    ),
+    ("peer-ipyparallel", "SIGKILL of a task", "from a worker's death until the notebook says so"),
+    (
+        "peer-ipyparallel",
+        "processes left",
+        "processes left 5 s after the notebook's kernel was killed",
+    ),
+    (
+        "peer-ipyparallel",
+        "a cell's round trip",
+        "a live cell, from the notebook to both workers and back",
+    ),
+    ("throughput", "400 steps", "400 steps of training"),
+    (
+        "page-1000",
+        "print to pixels, 2 workers x 1000 lines/s, 99 %",
+        "from a worker's print to the page, 99 % of 2,000 lines a second",
+    ),
+    ("runs", "the table of 10,000 runs (aim", "the table of 10,000 recorded runs"),
+)
+"""What a person notices, with which the page begins: a case, how its row begins, and words."""
+
 HEADS = ("name", "what", "mwmagic", "compared with", "ratio", "half of the rounds", "aim")
 HEADS += ("rounds", "other load", "date")
 BUSY = "†"
@@ -65,15 +95,35 @@ def kept(block, names):
     return [row for row in block.splitlines() if same and name(row) and name(row) not in names]
 
 
+def noticed(table):
+    """Return the rows of what a person notices, from those of the table that are there."""
+    lines = ["| what you notice, with two workers | mwmagic | compared with |", "|---|---|---|"]
+    lines += [
+        cells((words, *(part.strip() for part in parts[2:4])))
+        for case, begin, words in NOTICED
+        for row in table
+        if name(row) == case and (parts := row.split(" | "))[1].startswith(begin)
+    ]
+    return "\n".join(lines)
+
+
+def placed(text, begin, end, block):
+    """Return a page with another block between two marks."""
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise SystemExit(f"{PATH} has no {begin} and {end}")
+    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
+
+
 def write(new, order):
     """Put rows into the page, in the order of the cases; it keeps those of other cases."""
-    before, begin, rest = PATH.read_text().partition(BEGIN)
-    block, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{PATH} has no {BEGIN} and {END}")
+    text = PATH.read_text()
+    block = text.partition(BEGIN)[2].partition(END)[0]
     every = [*kept(block, {name(one) for one in new}), *new]
     ordered = sorted(
         (one for one in every if name(one) in order), key=lambda one: order.index(name(one))
     )
     table = "\n".join([*head(), *ordered])
-    PATH.write_text(f"{before}{BEGIN}\n\nOn {shape()}.\n\n{LEGEND}\n\n{table}\n\n{END}{after}")
+    text = placed(text, BEGIN, END, f"On {shape()}.\n\n{LEGEND}\n\n{table}")
+    PATH.write_text(placed(text, NOTICED_BEGIN, NOTICED_END, noticed(ordered)))

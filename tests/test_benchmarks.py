@@ -84,7 +84,8 @@ def test_quick_is_fewer_rounds_unless_the_user_says_how_many():
 
 def test_the_page_keeps_the_rows_that_were_not_measured_again(tmp_path, monkeypatch):
     path = tmp_path / "performance.md"
-    path.write_text(f"before\n{table.BEGIN}\n{table.END}\nafter\n")
+    marks = (table.NOTICED_BEGIN, table.NOTICED_END, table.BEGIN, table.END)
+    path.write_text("\n".join(["before", *marks, "after\n"]))
     monkeypatch.setattr(table, "PATH", path)
     order = ["restart-2", "launch-2"]
 
@@ -104,9 +105,12 @@ def test_the_page_keeps_the_rows_that_were_not_measured_again(tmp_path, monkeypa
     assert "2026-01-02" not in path.read_text(), "figures of two machines are not mixed"
 
 
-def test_the_page_has_the_marks():
+def test_the_page_begins_with_what_a_person_notices_in_its_table():
     text = table.PATH.read_text()
-    assert text.index(table.BEGIN) < text.index(table.END)
+    assert text.index(table.NOTICED_BEGIN) < text.index(table.BEGIN) < text.index(table.END)
+    rows = table.noticed(text.partition(table.BEGIN)[2].splitlines())
+    assert rows in text
+    assert len(rows.splitlines()) == 2 + len(table.NOTICED)
 
 
 def test_a_cluster_whose_scale_is_measured_gets_a_launch_that_supervisors_take(tmp_path):

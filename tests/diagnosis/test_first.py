@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from pages import failures
 
 from mwmagic.diagnosis import Exit, diagnose, kind
 from mwmagic.diagnosis.first import is_consequence
@@ -421,8 +419,3 @@ def test_every_entry_is_whole():
         assert known.link.startswith("https://")
         assert known.meaning.endswith(".")
         assert not known.remedy.endswith(".")
-
-
-def test_the_page_of_known_failures_is_current():
-    path = Path(__file__).parents[2] / "docs" / "failures.md"
-    assert path.read_text(encoding="utf-8") == failures(), "run `make docs`"

@@ -6,9 +6,9 @@ import argparse
 import inspect
 
 import pytest
-from pages import reference
 from traitlets import TraitError
 
+from docs.pages import magics
 from mwmagic import Cluster
 from mwmagic.cli import main, parser
 from mwmagic.client.arguments import choices, typed
@@ -42,7 +42,7 @@ def test_an_option_is_everywhere_it_belongs(option):
     own = {"workers"} if option.name == "workers" else set()
     if option.notebook and not own:
         assert set(flags(option)) <= in_magic
-        assert f"`{flags(option)[-1]}" in reference()
+        assert f"`{flags(option)[-1]}" in magics()
     else:
         assert not set(flags(option)) & in_magic
     assert (flags(option)[-1] in command_line()._option_string_actions) is option.command
@@ -52,7 +52,7 @@ def test_an_option_is_everywhere_it_belongs(option):
 def test_a_default_of_the_session_is_a_trait(option):
     trait = MWMagic.class_traits(config=True)[option.name]
     assert (trait.default(), trait.help) == (option.default, option.help)
-    assert f"| `MWMagic.{option.name}` | `{option.default!r}` | {option.help} |" in reference()
+    assert f"| `MWMagic.{option.name}` | `{option.default!r}` | {option.help} |" in magics()
     with pytest.raises(TraitError):
         trait._validate(None, object())
 
