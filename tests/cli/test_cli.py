@@ -338,6 +338,24 @@ def test_ctrl_c_before_a_command_has_begun_prints_no_traceback(monkeypatch):
     assert main(["ps"]) == 130
 
 
+INTERRUPTED = """
+import builtins, os, signal
+real = builtins.__import__
+def importing(name, *args):
+    if name == "argparse":
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *args)
+builtins.__import__ = importing
+import mwmagic.cli
+"""
+
+
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback():
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [(1,), (2,), (0, 1, 2)])
 def test_closed_streams_harm_nothing(script, numbers):
