@@ -6,6 +6,17 @@
 
 from __future__ import annotations
 
-from .main import main, parser
+import _signal  # type: ignore[import-not-found] # `signal` would import other modules first
+
+# While modules are imported, for a quarter of a second, Ctrl-C just ends the process: Python's own
+# handler would print a traceback of the imports.
+_handler = _signal.getsignal(_signal.SIGINT)
+if _handler is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+from .main import main, parser  # noqa: E402 - as just said
+
+if _handler is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _handler)
 
 __all__ = ["main", "parser"]

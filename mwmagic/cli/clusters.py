@@ -30,7 +30,7 @@ from mwmagic.words.run import again_words, headline, lacking, longest, remarks, 
 from .output import say, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from mwmagic.client.run import Run
@@ -189,16 +189,42 @@ class _News:
         return list(new.values())
 
 
-def follow(run: Run, *, dashboard: bool = False, raw: bool = False) -> int:
-    """Show a run until it ends; return the exit code of the first failure."""
-    try:
+class _Showing:
+    """Shows a run until it is over, on a thread: a signal gets between no two of its lines."""
+
+    def __init__(self, run: Run, show: Callable[..., None], *, raw: bool) -> None:
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+        arguments = (run, show, raw)
+        threading.Thread(
+            target=self._show, args=arguments, name="mwmagic-show", daemon=True
+        ).start()
+
+    def _show(self, run: Run, show: Callable[..., None], raw: bool) -> None:
         try:
-            (_table if dashboard else _lines)(run, raw=raw)
+            show(run, raw=raw)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
         finally:
             _say_lacking(run)
+            self._over.set()
+
+    def wait(self) -> None:
+        """Wait until everything is shown; raise what kept it from that."""
+        self._over.wait()
+        if self._error is not None:
+            raise self._error
+
+
+def follow(run: Run, *, dashboard: bool = False, raw: bool = False) -> int:
+    """Show a run until it ends; return the exit code of the first failure."""
+    showing = _Showing(run, _table if dashboard else _lines, raw=raw)
+    try:
+        showing.wait()
         run.wait()
     except KeyboardInterrupt as request:
         _stop_run(run)
+        showing.wait()
         say(f"run {run.number} stopped")
         if isinstance(request, Terminated):
             raise

@@ -67,12 +67,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    output.prepare()
     try:
+        output.prepare()
         try:
             return _obey(argv)
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        return clusters.INTERRUPTED_CODE
     except BrokenPipeError:  # the reader has enough
         output.silence()
         return 1
@@ -97,5 +99,3 @@ def _obey(argv: Sequence[str] | None) -> int:
     except clusters.Terminated as request:
         clusters.die(request)
         return 128 + request.number
-    except KeyboardInterrupt:
-        return clusters.INTERRUPTED_CODE

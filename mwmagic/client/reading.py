@@ -162,7 +162,6 @@ class Following:
         self._tail = tail or 0
         self._views: dict[tuple[str, int], LogView] = {}
         self._first = run.status().attempt
-        self._current: dict[str, int] = {}
 
     def new(self) -> list[tuple[str, str]]:
         """Return the lines that came since the last call, each with its task."""
@@ -176,17 +175,19 @@ class Following:
         return lines
 
     def _one(self, name: str, task: TaskStatus, *, last: bool) -> list[str]:
-        """Read the new lines of a task's log, and the rest of those of past attempts."""
+        """Read the new lines of a task's log, and of those of past attempts.
+
+        An agent that was lost may go on, and write what it had not read yet.
+        """
         paths = TaskPaths(Path(task.log or ""))
         current = self._of(name, paths.attempt, paths.log)
         current.go_on_in(Path(task.rest.path) if task.rest and task.rest.path else None)
         lines: list[str] = []
-        for attempt in range(self._current.get(name, self._first), paths.attempt + 1):
+        for attempt in range(self._first, paths.attempt + 1):
             view = self._of(name, attempt, paths.in_attempt(attempt).log)
             lines += view.last(self._tail, self._limit, growing=True) if self._tail else view.new()
             if last or attempt < paths.attempt:
                 lines += view.close()
-        self._current[name] = paths.attempt
         notes = [f"{ANNOUNCED}{fault_words(fault)}" for fault in self._faults]
         self._faults.clear()
         return lines + notes

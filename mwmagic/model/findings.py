@@ -84,6 +84,7 @@ class Symptom(str, Enum):
     LOGGED = "logged"
     JOB_ENDS = "job-ends"
     LOG_UNWRITTEN = "log-unwritten"
+    LOG_CUT = "log-cut"
     IMPORTED_LONG = "imported-long"
     LEFT_OUT = "left-out"
     COLD_VARIABLE = "cold-variable"

@@ -85,6 +85,8 @@ class TaskProcess:
         How it ended, and how its program did if the process stays.
     full
         That its log could not be written where it is, but was here.
+    cut
+        That its log may lack its last lines, which an agent that was lost did not pass on.
     asks
         What its program or a cell asks, and waits for.
     raised
@@ -133,6 +135,7 @@ class TaskProcess:
         self.usage: dict[str, Any] = {}
         self.stalled: Stall | None = None
         self.full: Finding | None = None
+        self.cut: Finding | None = None
         self.hurried = False
         self._finishing_since: float | None = None
         self._own: Exit | None = None
@@ -286,6 +289,9 @@ class TaskProcess:
     def lost(self, host: str, time: float, why: str | None = None) -> Exit:
         """Note that it is gone, together with its agent; nothing else is known without a reason."""
         self.state = TaskState.ENDED
+        if self.pid is not None:
+            log = str(self.paths.log)
+            self.cut = Finding(Symptom.LOG_CUT, str(self.task), host=self.away, detail=log)
         end = Exit(str(self.task), self.attempt, None, None, time, detail=why, lost=True)
         self.exit = replace(end, away=self.away, host=host if why or not self.away else None)
         return self.exit

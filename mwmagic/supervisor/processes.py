@@ -178,6 +178,10 @@ class Processes:
         """Return which logs could not be written on another machine."""
         return tuple(Remark(finding=one.full) for one in self if one.full is not None)
 
+    def cut(self) -> tuple[Remark, ...]:
+        """Return which logs, of earlier attempts too, may lack their last lines."""
+        return tuple(Remark(finding=one.cut) for one in self._keyed.values() if one.cut is not None)
+
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""
         seconds = self._pool.importing(process.task, self.key(process))

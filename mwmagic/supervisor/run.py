@@ -473,7 +473,11 @@ class ActiveRun:
             slow=self._slow.verdict,
             forecast=self._slow.forecast,
             setbacks=tuple(self._exits.setbacks),
-            notices=(*self._processes.started(), *self._processes.full()),
+            notices=(
+                *self._processes.started(),
+                *self._processes.full(),
+                *self._processes.cut(),
+            ),
             examined=self._stalls.examined,
         )
 

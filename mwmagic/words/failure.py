@@ -154,6 +154,10 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         f"could not write its log on {f.host or 'its host'} to the end ({f.detail or 'no space'}); "
         "its lines came here all the same"
     ),
+    Symptom.LOG_CUT: lambda f: (
+        f"may have printed more than {f.detail or 'its log'} holds: its last lines may be missing, "
+        f"as the agent on {f.host or 'this machine'} was lost"
+    ),
     Symptom.COLD_VARIABLE: lambda f: _cold(
         f"the warm process has imported with another {f.detail or '...'}"
     ),

@@ -198,7 +198,9 @@ def workers(process):
 SAVE = """
     import os, pathlib, signal, sys, time
     def save(*_):
-        time.sleep(0.2)
+        for number in range(100):
+            print("saving", number, flush=True)
+            time.sleep(0.002)
         pathlib.Path("saved-" + os.environ["MWMAGIC_TASK"]).touch()
         sys.exit(0)
     signal.signal(signal.SIGTERM, save)
@@ -223,7 +225,9 @@ def test_what_asks_the_command_to_end_lets_the_workers_save(script, here, number
         pids = workers(process)
         os.killpg(process.pid, number)  # as a terminal does
         out, err = process.communicate(timeout=120)
-    assert (process.returncode, out, err) == (code, "", "mwmagic: run 1 stopped\n")
+    assert (process.returncode, err) == (code, "mwmagic: run 1 stopped\n")
+    saving = [f"[worker:{rank}] saving {number}" for rank in (0, 1) for number in range(100)]
+    assert sorted(out.splitlines()) == sorted(saving)
     assert not [pid for pid in pids if alive(pid)]
     assert sorted(path.name for path in here.glob("saved-*")) == [
         "saved-worker:0",
@@ -336,6 +340,24 @@ def test_ctrl_c_before_a_command_has_begun_prints_no_traceback(monkeypatch):
         sys.modules["mwmagic.cli.main"], "parser", lambda: os.kill(os.getpid(), signal.SIGINT)
     )
     assert main(["ps"]) == 130
+
+
+INTERRUPTED = """
+import builtins, os, signal
+real = builtins.__import__
+def importing(name, *args):
+    if name == "argparse":
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *args)
+builtins.__import__ = importing
+import mwmagic.cli
+"""
+
+
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback():
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.slow

@@ -196,3 +196,16 @@ def test_a_lost_supervisor_ends_the_following(cluster):
     os.kill(one._process.pid, signal.SIGKILL)
     with pytest.raises(SupervisorLost):
         next(lines)
+
+
+def test_what_an_earlier_attempt_prints_late_is_shown(run):
+    """As its agent writes it that was stopped, was lost, and goes on."""
+    following = Following(run)
+    run.print("worker:0", b"first\n")
+    assert following.new() == [("worker:0", "first")]
+    run.attempt = 2
+    run.print("worker:0", b"again\n")
+    assert following.new() == [("worker:0", "again")]
+    run.print("worker:0", b"late\n", attempt=1)
+    assert following.new() == [("worker:0", "late")]
+    assert following.new() == []

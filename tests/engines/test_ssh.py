@@ -430,6 +430,7 @@ def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptoms):
     one = cluster(2, restarts=1, lease=LEASE_SECONDS, **given)
     told = had(one, lab.hosts, accident)
     assert told.finding.symptom in symptoms
+    assert accident is not agent or told.cut == ["worker:1"]
     assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
     one.close()
     gone(lab)

@@ -114,9 +114,10 @@ def mended(host):
 
 @dataclass
 class Told:
-    """What became of a run that had an accident."""
+    """What became of a run that had an accident; `cut` has the tasks whose logs may lack lines."""
 
     finding: object
+    cut: list
     hosts: dict
     seconds: float
 
@@ -147,13 +148,14 @@ def had(cluster, hosts, accident):
         after = eventually(again, lambda: f"second attempt: {run.status()}")
         seconds = time.monotonic() - began
         [setback] = run.status().setbacks
+        found = [one.finding for one in run.status().remarks]
+        cut = [one.task for one in found if one.symptom is Symptom.LOG_CUT]
     finally:
         mended(host)
     run.stop(grace=0.0)
     whole(run.record, attempts=2)
-    told = Told(
-        setback.cause.finding, {"before": before, "after": after, "struck": host.name}, seconds
-    )
+    where = {"before": before, "after": after, "struck": host.name}
+    told = Told(setback.cause.finding, cut, where, seconds)
     note(accident, told)
     return told
 

@@ -68,6 +68,7 @@ FINDINGS = (
     Finding(Symptom.LEFT_OUT, detail="pandas: its import starts threads, which a fork would lose"),
     Finding(Symptom.IMPORTED_LONG, "worker:1", seconds=1.26, detail="pandas,sklearn.datasets"),
     Finding(Symptom.LOG_UNWRITTEN, "worker:1", host="node-3", detail="/x/worker-1.log: no space"),
+    Finding(Symptom.LOG_CUT, "worker:1", host="node-3", detail="/x/worker-1.log"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
     Finding(Symptom.HOSTS_APART, detail="a cannot connect to b at b:2222: Connection refused"),
