@@ -6,7 +6,8 @@ own modules, `failure` reports what was raised, and `exit` ends the process. `wa
 forked worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a
 worker starts (`sitecustomize`, in `child`), and keeps figures, with `runtime` for TensorFlow;
 `watch` reports what Keras computes, on the `line` to the supervisor, and `steps` where the time of
-its steps goes; `profile` profiles the process; `server` is what a coordinator's tasks run. `live`
+steps goes, from `looks` at the threads and the `accounts` that the kernel keeps; `profile` profiles
+the process; `server` is what a coordinator's tasks run. `live`
 runs live cells.
 """
 
