@@ -54,8 +54,8 @@ state on all replicas after the last training step. The first number is the mome
 identity is 0: all workers have the same."""
 
 INPUT_WAIT = "_mwmagic_input_wait"
-"""The attribute of a model with a tensor of how many seconds the last training step waited for its
-batch, if each execution is one step."""
+"""The attribute of a model with a tensor of how many seconds the steps of the last execution waited
+for their batches."""
 
 VOTE_SECONDS = "_mwmagic_vote_seconds"
 """The attribute of a strategy with how long callbacks have waited for those of other workers."""

@@ -29,10 +29,30 @@ class Window(Stored):
     """CPU time of all threads."""
     faults: float = 0.0
     """Pages that had to be read from a disk."""
+    waits: float | None = None
+    """The time in which it waited for other tasks; None if that is not known."""
+    queued: float = 0.0
+    """The time in which its threads wanted a CPU and none of them had one."""
+    held: float = 0.0
+    """The time in which it was not allowed to run at all."""
+    throttled: float = 0.0
+    """As `held`, by the account of its control group."""
+    own: float = 0.0
+    """The time in which the user's code slept or read something, outside input and callbacks."""
+    collected: float = 0.0
+    """Python's garbage collection."""
+    traced: float = 0.0
+    """TensorFlow's tracing of functions."""
+    sending: float = 0.0
+    sent: float = 0.0
+    """How long data was underway to `peer`, and the bytes of it."""
+    peer: str | None = None
+    """The address of the host to which sending took longest."""
     at_input: str | None = None
     at_main: str | None = None
-    """The user's lines, as ``file:line in function``, that the input pipeline and the training loop
-    were seen in most often."""
+    at_own: str | None = None
+    """The user's lines, as ``file:line in function``, that the input pipeline, the callbacks and
+    `own` were seen in most often."""
 
 
 class SlowCause(str, Enum):
@@ -41,9 +61,17 @@ class SlowCause(str, Enum):
     INPUT_WAITS = "input-waits"
     INPUT_COMPUTES = "input-computes"
     CALLBACKS = "callbacks"
+    CODE_WAITS = "code-waits"
+    GARBAGE = "garbage"
+    TRACING = "tracing"
     MORE_WORK = "more-work"
+    NEIGHBOUR = "neighbour"
+    THROTTLED = "throttled"
     STOPPED = "stopped"
     PAGING = "paging"
+    COLLECTIVE = "collective"
+    LINK = "link"
+    UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True)
@@ -65,6 +93,11 @@ class Slowdown(Stored):
     """The line of the user's code, as in `Window`."""
     times: float | None = None
     """How many times as much CPU time as the others a task uses that has more to compute."""
+    sent: float = 0.0
+    rate: float = 0.0
+    peer: str | None = None
+    """How many bytes each step sends over the link that takes longest, how many of them it carries
+    in a second, and the address of its other end."""
 
     @property
     def without(self) -> float:

@@ -61,10 +61,10 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
         del on_host  # each gets a graph: TensorFlow takes either kind of iterator for the other
         one_step = _one_step(model, step_function, updated, specified=specified)
         with within_step():
-            data, waited = _timed_batch(iterator)
+            data, waited = _timed(iterator.get_next)
             outputs = one_step(data)
             if model.steps_per_execution > 1:
-                outputs = _further_steps(model, one_step, iterator, outputs)
+                outputs, waited = _further_steps(model, one_step, iterator, outputs, waited)
             logs, weight = outputs
             return (*_agreed(model, logs, weight, updated), waited)
 
@@ -81,7 +81,7 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
         if isinstance(iterator, ITERATORS):
             specified = OWN_SIZES not in vars(iterator)
             logs, sums, wait = steps_on_iterator(iterator, specified, stays_on_host(iterator))
-            vars(model)[INPUT_WAIT] = wait if model.steps_per_execution == 1 else None
+            vars(model)[INPUT_WAIT] = wait
         else:
             for _, data in zip(range(model.steps_per_execution), iterator, strict=False):
                 logs, sums = step_on_data(data)
@@ -92,12 +92,14 @@ def _executing(model: Any, step_function: Callable[[Any], Any]) -> Callable[[Any
     return function
 
 
-def _timed_batch(iterator: Any) -> tuple[Any, Any]:
+def _timed(get: Callable[[], Any]) -> tuple[Any, Any]:
     """Return the next batch, and for how many seconds the step waited for it."""
     began = tf.timestamp()
     with tf.control_dependencies([began]):
-        data = iterator.get_next()
-    parts = [one for one in tf.nest.flatten(data, expand_composites=True) if tf.is_tensor(one)]
+        data = get()
+    optional = hasattr(data, "has_value")
+    nest = data.has_value() if optional else data
+    parts = [one for one in tf.nest.flatten(nest, expand_composites=True) if tf.is_tensor(one)]
     with tf.control_dependencies(parts):
         return data, tf.timestamp() - began
 
@@ -140,21 +142,26 @@ def _one_step(
     return model._autoconvert_optionals(one_step)  # type: ignore[no-any-return]
 
 
-def _further_steps(model: Any, one_step: Callable[[Any], Any], iterator: Any, outputs: Any) -> Any:
-    """Run the rest of an execution, to the dataset's end at most."""
+def _further_steps(
+    model: Any, one_step: Callable[[Any], Any], iterator: Any, outputs: Any, waited: Any
+) -> tuple[Any, Any]:
+    """Run the rest of an execution, to the dataset's end at most; add up how long it waited."""
     last = model.steps_per_execution
 
-    def more(done: Any, given: Any) -> Any:
-        data = iterator.get_next_as_optional()
+    def more(done: Any, given: Any, waited: Any) -> Any:
+        data, longer = _timed(iterator.get_next_as_optional)
         return tf.cond(
             data.has_value(),
-            lambda: (done + 1, _given(one_step(data.get_value()))),
-            lambda: (last, given),
+            lambda: (done + 1, _given(one_step(data.get_value())), waited + longer),
+            lambda: (last, given, waited),
         )
 
-    _, given = tf.while_loop(lambda done, _: done < last, more, (1, _given(outputs)))
+    begin = (1, _given(outputs), waited)
+    _, given, waited = tf.while_loop(lambda done, *_: done < last, more, begin)
     values = iter(given)
-    return tree.map_structure(lambda value: None if value is None else next(values), outputs)
+    return tree.map_structure(
+        lambda value: None if value is None else next(values), outputs
+    ), waited
 
 
 def _given(outputs: Any) -> list[Any]:

@@ -1,16 +1,18 @@
 """Which task holds up the others, how much, and why.
 
 The collective makes the steps of all tasks as long as those of the slowest, so their lengths say
-nothing. What a task does apart from the step's computation, while the others wait for it, is lost:
-the wait for its input, and its callbacks. Of what it computes more, only the CPU time is known.
+nothing. The slow task is the one that waits least for the others. Two of its parts are measured to
+the microsecond: the wait for its input, and its callbacks. They decide if they can. The wait for
+others is only sampled, and what a step computes is what is left, so a loss has to be larger there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields, replace
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic.model.slowness import SlowCause, Slowdown, Window
 
@@ -51,7 +53,17 @@ STOPPED_RATIO = 0.2
 FAULTS_COUNT = 1.0
 """The pages from a disk in each step that are not a program's beginning."""
 
-_NUMBERS = ("wall", "input", "callbacks", "cpu", "faults")
+SLOWER_RATIO = 0.2
+"""The least part of a step that a task has to wait less than the others, to be called slower."""
+
+WAITING_RATIO = 0.5
+"""The part of a step that all tasks wait for each other, if what they send takes too long."""
+
+LINK_RATIO = 2.0
+"""How many times as long as any other a link is busy that is slower than the others."""
+
+_NUMBERS = [one.name for one in fields(Window) if isinstance(one.default, float)]
+_LINES = ("at_input", "at_main", "at_own", "peer")
 
 
 def judge(
@@ -68,7 +80,13 @@ def judge(
     alike = _all(rows, means)
     if alike is not None or len(windows) == 1:
         return alike
-    return _stopped(means, stopped or {}) or _late(rows, means) or _more_work(rows, means)
+    return (
+        _stopped(means, stopped or {})
+        or _late(rows, means)
+        or _slower(rows, means)
+        or _more_work(rows, means)
+        or _waiting(rows, means)
+    )
 
 
 def _common(windows: Mapping[str, Sequence[Window]]) -> list[dict[str, Window]]:
@@ -83,11 +101,15 @@ def _common(windows: Mapping[str, Sequence[Window]]) -> list[dict[str, Window]]:
 
 def _mean(windows: Sequence[Window]) -> Window:
     """Return the mean of windows, with the lines that were seen most often."""
-    numbers = {name: fmean(getattr(one, name) for one in windows) for name in _NUMBERS}
-    at_input, at_main = (
-        _commonest(getattr(one, name) for one in windows) for name in ("at_input", "at_main")
-    )
-    return Window(first=0, steps=1, **numbers, at_input=at_input, at_main=at_main)
+    numbers: dict[str, Any] = {
+        name: fmean(getattr(one, name) for one in windows) for name in _NUMBERS
+    }
+    texts: dict[str, Any] = {
+        name: _commonest(getattr(one, name) for one in windows) for name in _LINES
+    }
+    known = [one.waits for one in windows if one.waits is not None]
+    waits = fmean(known) if len(known) == len(windows) else None
+    return Window(first=0, steps=1, waits=waits, **numbers, **texts)
 
 
 def _commonest(lines: Iterable[str | None]) -> str | None:
@@ -98,6 +120,16 @@ def _commonest(lines: Iterable[str | None]) -> str | None:
 def _apart(window: Window) -> float:
     """Return how long a task keeps the others waiting at least, in each step."""
     return window.input + window.callbacks
+
+
+def _unwaiting(window: Window) -> float:
+    """Return how much of a step a task does anything but wait for the others."""
+    return window.wall - (window.waits or 0.0)
+
+
+def _excess(row: Row, task: str, of: Callable[[Window], float]) -> float:
+    """Return how much more of something a task has than any other."""
+    return of(row[task]) - max(of(row[one]) for one in row if one != task)
 
 
 def _lead(row: Row, of: Callable[[Window], float]) -> tuple[str, float]:
@@ -141,26 +173,74 @@ def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
 
 def _lateness(row: Row, task: str) -> SlowCause | None:
     """Return what covers the time that a task loses; None if several things do."""
-    own, others = row[task], [row[one] for one in row if one != task]
+    enough = COVER_RATIO * _excess(row, task, _apart)
 
-    def excess(name: str) -> float:
-        of = attrgetter(name)
-        return float(of(own) - max(map(of, others)))
+    def covers(name: str) -> bool:
+        return _excess(row, task, attrgetter(name)) >= enough
 
-    enough = COVER_RATIO * (_apart(own) - max(map(_apart, others)))
-    if excess("callbacks") >= enough:
+    if covers("collected"):
+        return SlowCause.GARBAGE
+    if covers("traced"):
+        return SlowCause.TRACING
+    if covers("callbacks"):
         return SlowCause.CALLBACKS
-    if excess("input") < enough:
+    if not covers("input"):
         return None
-    if excess("faults") >= FAULTS_COUNT:
+    if _excess(row, task, attrgetter("faults")) >= FAULTS_COUNT:
         return SlowCause.PAGING
-    computes = excess("cpu") >= enough
-    return SlowCause.INPUT_COMPUTES if computes else SlowCause.INPUT_WAITS
+    return SlowCause.INPUT_COMPUTES if covers("cpu") else SlowCause.INPUT_WAITS
+
+
+_PARTS = {
+    SlowCause.THROTTLED: "throttled",
+    SlowCause.STOPPED: "held",
+    SlowCause.GARBAGE: "collected",
+    SlowCause.TRACING: "traced",
+    SlowCause.CODE_WAITS: "own",
+    SlowCause.MORE_WORK: "cpu",
+    SlowCause.NEIGHBOUR: "queued",
+}
+"""What makes a task's steps slow if it covers what the task waits less than the others, the first
+one first."""
+
+
+def _slower(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return which task waits less for the others than they do for it, and why if that is known."""
+    if any(one.waits is None for one in means.values()):
+        return None
+    leads = [_lead(row, _unwaiting) for row in rows]
+    late = [task for row, (task, lost) in zip(rows, leads, strict=True) if lost >= _clear(row)]
+    task, times = Counter(late).most_common(1)[0] if late else ("", 0)
+    if times < OFTEN_RATIO * len(rows):
+        return None
+    own, lost = means[task], _excess(means, task, _unwaiting)
+    share = lost / own.wall
+    if share < SLOWER_RATIO:
+        return None
+    for cause, part in _PARTS.items():
+        if _excess(means, task, attrgetter(part)) >= COVER_RATIO * lost:
+            return Slowdown(cause, task, "always", share, own.wall, _line(cause, own))
+    return Slowdown(SlowCause.UNCLEAR, task, "always", share, own.wall, own.at_main)
+
+
+def _clear(row: Row) -> float:
+    return CLEAR_RATIO * min(one.wall for one in row.values())
+
+
+_LINE = {
+    SlowCause.INPUT_WAITS: "at_input",
+    SlowCause.INPUT_COMPUTES: "at_input",
+    SlowCause.PAGING: "at_input",
+    SlowCause.CALLBACKS: "at_main",
+    SlowCause.TRACING: "at_main",
+    SlowCause.CODE_WAITS: "at_own",
+}
+"""The line that belongs to a cause."""
 
 
 def _line(cause: SlowCause, own: Window) -> str | None:
     """Return the user's line that belongs to a cause."""
-    return own.at_main if cause is SlowCause.CALLBACKS else own.at_input
+    return getattr(own, _LINE[cause]) if cause in _LINE else None
 
 
 def _more_work(rows: Sequence[Row], means: Row) -> Slowdown | None:
@@ -179,13 +259,23 @@ def _more_work(rows: Sequence[Row], means: Row) -> Slowdown | None:
     return Slowdown(cause, task, at=line, times=own / others if others else None)
 
 
+_COMMON = {
+    "collected": SlowCause.GARBAGE,
+    "traced": SlowCause.TRACING,
+    "input": SlowCause.INPUT_WAITS,
+    "callbacks": SlowCause.CALLBACKS,
+    "throttled": SlowCause.THROTTLED,
+}
+"""What all tasks may lose, the first one first."""
+
+
 def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return what all tasks lose.
 
     While one waits for its input, so do the others for theirs, unseen: the longest wait counts.
     """
     step = fmean(one.wall for one in means.values())
-    for part, cause in (("input", SlowCause.INPUT_WAITS), ("callbacks", SlowCause.CALLBACKS)):
+    for part, cause in _COMMON.items():
         of = attrgetter(part)
         least = [min(of(one) / one.wall for one in row.values()) for row in rows]
         often = sum(share >= CLEAR_RATIO for share in least) >= OFTEN_RATIO * len(rows)
@@ -194,3 +284,28 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
             lines = [_line(cause, one) for one in means.values()]
             return Slowdown(cause, None, "always", share, step, _commonest(lines))
     return None
+
+
+def _waiting(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return that all tasks mostly wait for what they send each other, over one link or over all.
+
+    TCP knows for how long it had sent data that had not arrived.
+    """
+    if any(one.waits is None for row in rows for one in row.values()):
+        return None
+    least = [min((one.waits or 0.0) / one.wall for one in row.values()) for row in rows]
+    share = min((one.waits or 0.0) / one.wall for one in means.values())
+    often = sum(each >= WAITING_RATIO for each in least) >= OFTEN_RATIO * len(rows)
+    if not often or share < WAITING_RATIO:
+        return None
+    task = max(means, key=lambda one: means[one].sending)
+    own = means[task]
+    step = fmean(one.wall for one in means.values())
+    common = Slowdown(SlowCause.COLLECTIVE, None, "always", share, step)
+    if not own.sending or own.sending < COVER_RATIO * share * own.wall:
+        return common
+    common = replace(common, sent=own.sent, rate=own.sent / own.sending, peer=own.peer)
+    others = max(means[one].sending for one in means if one != task)
+    if len(means) > 2 and own.sending >= LINK_RATIO * others:  # noqa: PLR2004 - two share one link
+        return replace(common, cause=SlowCause.LINK, task=task)
+    return common

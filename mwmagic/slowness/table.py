@@ -49,20 +49,62 @@ CAUSES = {
         "its callbacks take longer at each step, without their wait for those of other tasks",
         "doing it less often, such as once an epoch, or on all tasks alike",
     ),
+    SlowCause.CODE_WAITS: KnownCause(
+        "The code of a task waits",
+        "waits in its own code",
+        "",
+        "its threads sleep, or wait for a file or a network, in a line of its program outside the "
+        "input and the callbacks",
+        "doing this less often, or in another thread",
+    ),
+    SlowCause.GARBAGE: KnownCause(
+        "Python collects garbage",
+        "collects garbage",
+        "collect garbage",
+        "Python's garbage collector runs for most of what the task loses",
+        "`gc.freeze()` once all is loaded, fewer Python objects (NumPy arrays instead of lists), "
+        "and no `gc.collect()` in each step",
+    ),
+    SlowCause.TRACING: KnownCause(
+        "TensorFlow traces functions again",
+        "traces TensorFlow functions in every step",
+        "trace TensorFlow functions in every step",
+        "TensorFlow builds graphs for most of what the task loses",
+        "making each `tf.function` once, outside the loop, and calling it with tensors instead of "
+        "Python numbers, and with `reduce_retracing=True` if shapes change",
+    ),
     SlowCause.MORE_WORK: KnownCause(
         "A task has more to compute",
-        "has more to compute in every step",
+        "has more to compute",
         "",
-        "the task uses at least 1.5 times the CPU time of any other, in every window, and loses "
-        "no time to its input or its callbacks",
+        "it waits less for the others than they wait for it, and its CPU time grows by as much; or "
+        "it uses at least 1.5 times the CPU time of any other, in every window",
         "equal shares of each batch, and the same code on all tasks",
+    ),
+    SlowCause.NEIGHBOUR: KnownCause(
+        "Other programs use a task's CPUs",
+        "waits for a CPU that other programs use",
+        "",
+        "its threads want to run for longer than those of the others until they get a CPU",
+        "ending other programs on its machine (`top` lists them), or giving each task CPUs of its "
+        "own",
+    ),
+    SlowCause.THROTTLED: KnownCause(
+        "A task has used up its share of CPU time",
+        "is throttled by the CPU limit of its container or control group",
+        "are throttled by the CPU limit of their container or control group",
+        "the kernel counts how long the control group was not allowed to run",
+        "a higher CPU limit (`docker run --cpus`, `resources.limits.cpu`, `CPUQuota`), or no more "
+        "threads than the limit allows (`TF_NUM_INTRAOP_THREADS`)",
     ),
     SlowCause.STOPPED: KnownCause(
         "A task is stopped now and then",
-        "is stopped now and then by a signal (SIGSTOP)",
+        "is stopped now and then, as by SIGSTOP",
         "",
-        "its process is looked at once a second, and is found stopped in at least two of ten looks",
-        "ending what sends the signal: a batch system, a debugger, `kill -STOP`",
+        "its process is found stopped in at least two of ten looks, one each second; or all of its "
+        "threads stand still for more than 20 ms at a time",
+        "ending what sends the signal, such as a batch system, a debugger or `kill -STOP`; a "
+        "virtual machine may be paused too",
     ),
     SlowCause.PAGING: KnownCause(
         "A task runs short of memory",
@@ -70,6 +112,31 @@ CAUSES = {
         "",
         "its input takes longer, and each step reads pages of memory from a disk",
         "less memory: smaller batches, a smaller shuffle buffer, no `.cache()`; or a higher limit",
+    ),
+    SlowCause.COLLECTIVE: KnownCause(
+        "The tasks mostly exchange gradients",
+        "",
+        "wait for each other's gradients",
+        "each of them waits for the others for at least half of a step, without computing",
+        "larger batches, `steps_per_execution` if steps take a few milliseconds, a faster network, "
+        "or fewer tasks",
+    ),
+    SlowCause.LINK: KnownCause(
+        "One link is slower than the others",
+        "sends its gradients over a link that is slower than those of the others",
+        "",
+        "all tasks wait, and TCP has data of this task underway at least twice as long as that of "
+        "any other",
+        "repairing or replacing that link, leaving its machine out, or larger batches",
+    ),
+    SlowCause.UNCLEAR: KnownCause(
+        "A task is slower, and it is not clear why",
+        "is slower; why is not clear from its CPU time, its input, its callbacks and its wait for "
+        "CPUs",
+        "",
+        "it waits less for the others than they wait for it, and none of these covers four fifths "
+        "of that",
+        "`%mw_profile`, and what else runs on its machine",
     ),
 }
 """The causes, in the order of the documentation."""

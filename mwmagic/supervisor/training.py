@@ -333,9 +333,11 @@ def _given(said: Mapping[str, Any]) -> FitVariables:
 def _window(said: Mapping[str, Any]) -> Window:
     """Return the numbers of some steps, with lines that can be shown."""
     found = Window.from_json(said)
-    lines = (found.at_input, found.at_main)
-    at_input, at_main = (line if line and line.isprintable() else None for line in lines)
-    return replace(found, at_input=at_input, at_main=at_main)
+    texts = {name: getattr(found, name) for name in ("at_input", "at_main", "at_own", "peer")}
+    hidden: dict[str, Any] = {
+        name: None for name, text in texts.items() if not (text and text.isprintable())
+    }
+    return replace(found, **hidden)
 
 
 def _imports(said: Mapping[str, Any]) -> Imports:

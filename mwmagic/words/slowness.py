@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mwmagic.model.slowness import SlowCause
 from mwmagic.model.values import counted
 from mwmagic.slowness.table import CAUSES
 
@@ -26,12 +27,22 @@ def _who(verdict: Slowdown) -> str:
     if verdict.when == "in-turn":
         return f"the tasks hold each other up in turn: each time another one {known.one} ({share})"
     if verdict.task is None:
-        return f"all tasks {known.all} for {share}"
+        return f"all tasks {known.all} for {share}{_link(verdict)}"
+    if verdict.cause is SlowCause.LINK:
+        return f"{verdict.task} {known.one}: all wait for {share}{_link(verdict)}"
     if verdict.times is not None:
         more = f"{verdict.times:.1f} times the CPU time of the others"
         return f"{verdict.task} {known.one}: it uses {more}"
     which = "every step" if verdict.when == "always" else "some of the steps"
     return f"{verdict.task} holds up {which}: it {known.one} ({share} is lost)"
+
+
+def _link(verdict: Slowdown) -> str:
+    """Say how much is sent to whom, and how fast."""
+    if not (verdict.rate and verdict.peer):
+        return ""
+    size, rate = size_words(verdict.sent), size_words(verdict.rate)
+    return f"; each step sends {size} to {verdict.peer}, at {rate} a second"
 
 
 def _at(verdict: Slowdown) -> str:
@@ -40,7 +51,8 @@ def _at(verdict: Slowdown) -> str:
 
 def _gain(verdict: Slowdown) -> str:
     """Say how long a step would take without it."""
-    if not 0 < verdict.without < verdict.step:
+    unknown = verdict.cause in (SlowCause.COLLECTIVE, SlowCause.LINK)  # how fast it could be
+    if unknown or not 0 < verdict.without < verdict.step:
         return ""
     times = verdict.step / verdict.without
     now, then = _seconds(verdict.step), _seconds(verdict.without)

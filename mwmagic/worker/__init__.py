@@ -6,7 +6,8 @@ raised, and `exit` ends the process. `warm` watches what a forked worker imports
 `preparation` prepares frameworks, also in a Python that a worker starts (`sitecustomize`, in
 `child`), keeps figures, and imports Python's own modules, with `runtime` for TensorFlow;
 `watch` reports what Keras computes, on the `line` to the supervisor, and `steps` where the time of
-its steps goes; `profile` profiles the process; `server` is what a coordinator's tasks run. `live`
+steps goes, from `looks` at the threads and the `accounts` that the kernel keeps; `profile` profiles
+the process; `server` is what a coordinator's tasks run. `live`
 runs live cells.
 """
 

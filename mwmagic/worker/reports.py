@@ -18,6 +18,7 @@ from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, c
 from mwmagic.model.variables import ANNOUNCED
 
 from .line import line
+from .steps import loop_sampler
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -72,6 +73,9 @@ def report(
         if given is not None:
             message[name] = given if type(given) is int else _count(values, name, given)
     box.put(tuple(metrics), message, values.held(_bounded(values, metrics)))
+    loop = loop_sampler(box)
+    if loop is not None:
+        loop.reported(tuple(metrics))
 
 
 def _count(values: Values, name: str, given: Any) -> int | None:  # noqa: ANN401 - whatever

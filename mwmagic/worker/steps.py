@@ -1,33 +1,28 @@
 # ruff: noqa: ANN401 - Keras has no annotations
-"""Measures what training steps take besides the step: waiting for input, callbacks, CPU time.
+"""Measures where the time of training steps goes: input, callbacks, CPUs, and waiting for others.
 
 A few steps are measured now and then, on all workers the same ones. TensorFlow's profiler would
-show the collectives too, but cannot run unasked in everybody's training: while Python runs in the
-input, one of some fifty sessions corrupts the memory (TensorFlow 2.21,
+show the collectives themselves, but cannot run unasked in everybody's training: while Python runs
+in the input, one of some fifty sessions corrupts the memory (TensorFlow 2.21,
 `SplitEventTracker::FindStartAndMerge`).
 """
 
 from __future__ import annotations
 
-import resource
 import sys
-import threading
 import time
-from collections import Counter
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.hooks import INPUT_WAIT, VOTE_SECONDS
-from mwmagic.model.ownership import is_users
 
-from .reports import outbox
+from .accounts import has_accelerator, links, used
+from .looks import ThreadLooks
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from .reports import Outbox
 
-__all__ = ["StepSampler", "sampler"]
+__all__ = ["LoopSampler", "StepSampler", "loop_sampler", "sampler"]
 
 UNMEASURED_COUNT = 3
 """The first steps of a training, in which TensorFlow traces functions and prepares its threads."""
@@ -46,48 +41,26 @@ WINDOW_SECONDS = 0.25
 WINDOW_STEPS = 3, 20
 """How long a window lasts, and the fewest and the most steps in it."""
 
-STACKS_SECONDS = 0.01
-"""The pause between two looks at which lines threads are at."""
 
-SEEN_RATIO = 0.25
-"""In how many of the looks a line is seen that takes a noticeable part of the time."""
+class _Windows:
+    """Chooses the steps that are measured: windows of some steps in a row."""
 
-FRAMES_LIMIT = 80
-"""The frames of a thread that one look goes through."""
-
-CALLERS = ("/tensorflow/", "/keras/", "/tf_keras/")
-"""The folders of what calls the user's input pipeline and callbacks."""
-
-PLACE_CHARACTERS = 200
-"""The longest description of a line."""
-
-
-class StepSampler:
-    """Measures some of the steps of a `fit`."""
-
-    def __init__(self, box: Outbox, model: Any) -> None:
+    def __init__(self, box: Outbox) -> None:
         self._outbox = box
-        self._model = model
         self._window: _Window | None = None
-        self._number = self._seen = self._windows = 0
+        self._number = self._seen = self._count = 0
         self._stride = STRIDE_COUNT
         self._moment: float | None = None
         self._pace = 0.0
 
-    def called(self, began: float) -> None:
-        """Note that callbacks were called then, and have returned."""
-        waited = vars(self._model.distribute_strategy).pop(VOTE_SECONDS, 0.0)
-        if self._window is not None:
-            self._window.callbacks += max(time.monotonic() - began - waited, 0.0)
-
-    def step(self, number: int) -> None:
-        """Note that so many steps are done."""
+    def _step(self, number: int, wait: Any = None) -> None:
+        """Note that so many steps are done, of which the newest waited so long for input."""
         now = time.monotonic()
         done, before = number - self._number, self._number
         self._number, moment, self._moment = number, self._moment, now
         self._seen += 1
         if self._window is not None:
-            self._window.add(done, vars(self._model).get(INPUT_WAIT))
+            self._window.add(done, wait)
             if self._window.complete(now):
                 self._finish()
         elif done > 0 and self._seen > UNMEASURED_COUNT and moment is not None:
@@ -98,10 +71,10 @@ class StepSampler:
     def pause(self) -> None:
         """End a window before something that is no step, such as the end of an epoch."""
         self._moment = None
-        if self._window is not None and self._window.looks >= WINDOW_STEPS[0]:
+        if self._window is not None and self._window.executions >= WINDOW_STEPS[0]:
             self._finish()
         elif self._window is not None:
-            self._window.lines.end()
+            self._window.looks.end()
             self._window = None
 
     def _finish(self) -> None:
@@ -109,120 +82,131 @@ class StepSampler:
         if window is None:
             return
         self._outbox.put(("steps", window.first), {"kind": "steps", **window.means()}, {})
-        self._windows += 1
-        apart = EARLY_SECONDS if self._windows < EARLY_COUNT else LATER_SECONDS
+        self._count += 1
+        apart = EARLY_SECONDS if self._count < EARLY_COUNT else LATER_SECONDS
         self._stride = max(STRIDE_COUNT, 1 << int(apart / max(self._pace, 1e-6)).bit_length())
 
 
-def sampler(model: Any) -> StepSampler | None:
-    """Return what measures the steps of a model; None if nothing would receive its numbers.
+class StepSampler(_Windows):
+    """Measures some of the steps of a `fit`."""
 
-    Only TensorFlow's models have a strategy, and only a repaired step says how long it waits.
-    """
-    box = outbox()
-    spans = hasattr(model, "distribute_strategy")
-    return StepSampler(box, model) if spans and box is not None and box.open else None
+    def __init__(self, box: Outbox, model: Any) -> None:
+        super().__init__(box)
+        self._model = model
+
+    def calling(self) -> None:
+        """Note that callbacks are called."""
+        if self._window is not None:
+            self._window.looks.aside = True
+
+    def called(self, began: float) -> None:
+        """Note that callbacks were called then, and have returned."""
+        strategy = getattr(self._model, "distribute_strategy", None)
+        waited = vars(strategy).pop(VOTE_SECONDS, 0.0) if strategy is not None else 0.0
+        if self._window is not None:
+            self._window.looks.aside = False
+            self._window.votes += waited
+            self._window.callbacks += max(time.monotonic() - began - waited, 0.0)
+
+    def step(self, number: int) -> None:
+        """Note that so many steps are done."""
+        self._step(number, vars(self._model).get(INPUT_WAIT))
+
+
+def sampler(box: Outbox | None, model: Any) -> StepSampler | None:
+    """Return what measures the steps of a model; None if nothing would receive its numbers."""
+    return StepSampler(box, model) if box is not None and box.open else None
+
+
+class LoopSampler(_Windows):
+    """Measures some of the steps of a loop that reports each of them."""
+
+    def __init__(self, box: Outbox) -> None:
+        super().__init__(box)
+        self.fitting = False
+        self._names: tuple[str, ...] | None = None
+
+    def reported(self, names: tuple[str, ...]) -> None:
+        """Note a report of metrics with these names; those with the names of the first count."""
+        if self._names is None:
+            self._names = names
+        if names == self._names and not self.fitting:
+            self._step(self._number + 1)
+
+
+@cache
+def loop_sampler(box: Outbox | None) -> LoopSampler | None:
+    """Return what measures this process's own loops; None if nothing would receive its numbers."""
+    return LoopSampler(box) if box is not None and box.open else None
 
 
 class _Window:
     """Some steps in a row."""
 
+    sees_input = False
+    """Whether the main thread was ever seen to get a batch."""
+
     def __init__(self, first: int) -> None:
         self.first = first
-        self.callbacks = 0.0
-        self.looks = 0
-        self.lines = _Lines()
+        self.callbacks = self.votes = 0.0
+        self.executions = 0
+        self.looks = ThreadLooks()
         self._steps = 0
-        self._waits: list[Any] = []
-        self._before = _usage()
+        self._input: list[Any] = []
+        self._links, self._used = links(), used()
         self._began = time.monotonic()
 
     def add(self, steps: int, wait: Any) -> None:
         """Add an execution of some steps, and how long it waited for input, if that is known."""
-        self.looks += 1
+        self.executions += 1
         self._steps += steps
         if wait is not None:
-            self._waits.append(wait)
+            self._input.append(wait)
 
     def complete(self, now: float) -> bool:
         """Return whether it has enough steps."""
         least, most = WINDOW_STEPS
-        long = self.looks >= least and now - self._began >= WINDOW_SECONDS
-        return long or self.looks >= most
+        long = self.executions >= least and now - self._began >= WINDOW_SECONDS
+        return long or self.executions >= most
 
     def means(self) -> dict[str, Any]:
         """Return the means of a step, as the model's `Window` has them."""
-        self.lines.end()
-        wall, after = time.monotonic() - self._began, _usage()
-        used = {name: after[name] - self._before[name] for name in after}
-        waited = sum(float(wait) for wait in self._waits)
-        parts = {"wall": wall, "input": waited, "callbacks": self.callbacks, **used}
+        self.looks.end()
+        looks, wall, after = self.looks, time.monotonic() - self._began, used()
+        parts = {name: after[name] - self._used[name] for name in after}
+        parts |= {"wall": wall, "callbacks": self.callbacks, "held": looks.held}
+        parts |= {"queued": looks.queued, "own": looks.own}
+        sent, peer = self._sent()
+        parts |= sent
+        if self._input:
+            parts["input"] = sum(float(wait) for wait in self._input)
+            parts["waits"] = max(looks.waits - parts["input"], 0.0) + self.votes
+        else:
+            parts["input"] = looks.input
+            parts["waits"] = looks.waits + self.votes
+        if not self._sees_waits():
+            del parts["waits"]
         means = {name: round(value / self._steps, 6) for name, value in parts.items()}
-        return {"first": self.first, "steps": self._steps, **means, **self.lines.found()}
+        return {"first": self.first, "steps": self._steps, **means, **peer, **looks.lines()}
 
+    def _sees_waits(self) -> bool:
+        """Return whether the wait for others is known: neither for input nor an accelerator.
 
-def _usage() -> dict[str, float]:
-    """Return what this process has used of CPUs, and has read of pages from disks."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu": used.ru_utime + used.ru_stime, "faults": used.ru_majflt}
+        TensorFlow may get its batches within a function, where no thread of Python is seen to wait.
+        """
+        if self.looks.input:
+            _Window.sees_input = True
+        seen = self._input or _Window.sees_input or "tensorflow" not in sys.modules
+        return bool(seen) and not has_accelerator()
 
-
-class _Lines:
-    """Looks at which of the user's lines threads are in, while a framework calls them."""
-
-    def __init__(self) -> None:
-        self._main = threading.get_ident()
-        self._seen: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-        self._looks = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mwmagic-steps", daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Stop looking."""
-        self._over.set()
-
-    def found(self) -> dict[str, str]:
-        """Return the lines that were seen most often."""
+    def _sent(self) -> tuple[dict[str, float], dict[str, str]]:
+        """Return what was sent over the link that took longest, and to whom."""
         found = {}
-        for main, name in ((False, "at_input"), (True, "at_main")):
-            seen = dict(self._seen[main])  # in one go: the other thread may just add to it
-            line = max(seen, key=seen.__getitem__, default="")
-            if line and seen[line] >= SEEN_RATIO * self._looks:
-                found[name] = line
-        return found
-
-    def _run(self) -> None:
-        own = threading.get_ident()
-        while not self._over.wait(STACKS_SECONDS):
-            self._looks += 1
-            for thread, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other
-                line = None if thread == own else _called_line(frame)
-                if line:
-                    self._seen[thread == self._main][line] += 1
-
-
-def _called_line(frame: FrameType | None) -> str:
-    """Return the user's line that a framework has called in a thread; nothing without one."""
-    found = ""
-    for _ in range(FRAMES_LIMIT):
-        if frame is None:
-            break
-        code = frame.f_code
-        kind = _kind(code.co_filename)
-        if kind == "framework" and found:
-            return found
-        if kind == "user" and not found:
-            name = code.co_filename.rpartition("/")[2]
-            found = f"{name}:{frame.f_lineno} in {code.co_name}"[:PLACE_CHARACTERS]
-        frame = frame.f_back
-    return ""
-
-
-@lru_cache(maxsize=1000)
-def _kind(file: str) -> str:
-    """Return whose code a file is."""
-    if any(folder in file for folder in CALLERS):
-        return "framework"
-    main = getattr(sys.modules.get("__main__"), "__file__", "") or ""
-    return "user" if is_users(file, main) else ""
+        for peer, link in links().items():
+            before = self._links.get(peer)
+            if before is not None and link.seconds > before.seconds:
+                found[peer] = (link.seconds - before.seconds, link.sent - before.sent)
+        if not found:
+            return {}, {}
+        peer = max(found, key=lambda one: found[one][0])
+        return {"sending": found[peer][0], "sent": found[peer][1]}, {"peer": peer}

@@ -26,7 +26,7 @@ from mwmagic.hooks import METRIC_SUMS
 from mwmagic.model.variables import ANNOUNCED
 
 from .reports import Values, is_distributed, number, outbox
-from .steps import sampler
+from .steps import loop_sampler, sampler
 from .task import is_chief
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ class Watch:
             return
         self._fits.count += 1
         self._training = True
-        self._sampler = sampler(self._callbacks.model)
+        self._sampler = sampler(self._outbox, self._callbacks.model)
+        self._set_fitting(fitting=True)
         params = getattr(self._callbacks, "params", None) or {}
         totals = {"epochs": params.get("epochs"), "steps": params.get("steps")}
         self._place = {name: int(total) for name, total in totals.items() if total}
@@ -214,11 +215,13 @@ class Watch:
         self._means.stepped(self._callbacks.model, done)
         if self._choice.takes(now, self._means.moment) or first:
             self._send_batch()
-        self._calls = time.monotonic()
+        self.batch_begin()
 
     def batch_begin(self, *_: Any, **__: Any) -> None:
-        """Note that callbacks are called before a step."""
+        """Note that callbacks are called."""
         self._calls = time.monotonic()
+        if self._sampler is not None:
+            self._sampler.calling()
 
     def batch_begun(self, *_: Any, **__: Any) -> None:
         """Note how long they took."""
@@ -282,6 +285,7 @@ class Watch:
         """Report the last step and, from the chief, the history that `fit` returns."""
         self._send_batch()
         self._training = False
+        self._set_fitting(fitting=False)
         if not _is_chief() or self._outbox is None:
             return
         for name, values in self._history().items():
@@ -301,6 +305,12 @@ class Watch:
         """Report an evaluation that is not part of a `fit`."""
         if not self._training and logs:
             self._put("evaluate", _flat(logs), final=True)
+
+    def _set_fitting(self, *, fitting: bool) -> None:
+        """Let what callbacks report not be taken for a loop's steps."""
+        loop = loop_sampler(self._outbox)
+        if loop is not None:
+            loop.fitting = fitting
 
     def _pause(self) -> None:
         if self._sampler is not None and self._training:

@@ -11,28 +11,41 @@ from pathlib import Path
 
 from mwmagic import Cluster
 
-PROGRAM = '''
-import os, signal, subprocess, sys, time
+PROGRAM = """
+import gc, os, signal, subprocess, sys, time
 import numpy as np
 import tensorflow as tf
-from mwmagic.worker import this_task
+from mwmagic.worker import report, this_task
 
 CAUSE = "base"
 SLOW = "worker:1"
+LOOP = "fit"
+STEPS = 100
+PINNED = False
 mine = SLOW in (str(this_task()), "all")
+cpu = sorted(os.sched_getaffinity(0))[this_task().index % len(os.sched_getaffinity(0))]
+if PINNED or CAUSE == "neighbour":
+    os.sched_setaffinity(0, {cpu})
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 data = np.random.default_rng(0)
 images = data.normal(size=(2048, 256)).astype("f4")
 labels = data.integers(0, 10, 2048)
 
 
+def burn(seconds):
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
+
+
 def decode(batch):
     if mine and CAUSE == "input-waits":
         time.sleep(0.12)
     if mine and CAUSE == "input-computes":
-        began = time.thread_time()
-        while time.thread_time() - began < 0.12:
-            pass
+        burn(0.12)
+    if mine and CAUSE == "garbage":
+        for _ in range(3):
+            gc.collect()
     return batch
 
 
@@ -41,7 +54,28 @@ def decoded(batch, label):
     return tf.ensure_shape(image, [None, 256]), label
 
 
-dataset = tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(512)
+def backward(gradient):
+    if CAUSE == "backward-sleeps":
+        time.sleep(0.2)
+    else:
+        np.linalg.svd(np.ones((300, 300)))
+    return gradient
+
+
+@tf.custom_gradient
+def slow_backward(x):
+    def grad(upstream):
+        return tf.ensure_shape(tf.numpy_function(backward, [upstream], tf.float32), x.shape)
+
+    return tf.identity(x), grad
+
+
+batch = 8 if CAUSE == "tiny-batches" else 512
+if CAUSE == "uneven" and mine:
+    batch = 4096
+if CAUSE == "garbage":
+    heap = [[k] for k in range(300_000)]
+dataset = tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(batch)
 dataset = dataset.map(decoded).prefetch(2)
 options = tf.data.Options()
 options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
@@ -53,6 +87,8 @@ class Work(tf.keras.layers.Layer):
         self.w = self.add_weight(shape=(256, 256), name="w")
 
     def call(self, x):
+        if mine and CAUSE in ("backward", "backward-sleeps"):
+            x = slow_backward(x)
         found = x @ self.w
         if mine and CAUSE == "more-work":
             for k in range(60):
@@ -64,23 +100,62 @@ class Save(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if mine and CAUSE == "callbacks":
             time.sleep(0.03)
+        if mine and CAUSE == "saves":
+            self.model.save_weights(f"{this_task().index}.weights.h5")
+        if mine and CAUSE == "retraces":
+            tf.function(lambda x: tf.linalg.trace(x @ x) * batch)(tf.ones((8, 8)))
 
 
-STOP = """
-import os, signal, sys, time
-pid = int(sys.argv[1])
-while os.getppid() == pid:
-    os.kill(pid, signal.SIGSTOP); time.sleep(0.1); os.kill(pid, signal.SIGCONT); time.sleep(0.1)
-"""
-if mine and CAUSE == "stopped":
-    subprocess.Popen([sys.executable, "-c", STOP, str(os.getpid())])
+AGAINST = {
+    "stopped": (
+        "import os, signal, sys, time\\npid = int(sys.argv[1])\\nwhile os.getppid() == pid:\\n"
+        "    for number in (signal.SIGSTOP, signal.SIGCONT):\\n"
+        "        os.kill(pid, number); time.sleep(0.1)"
+    ),
+    "neighbour": "import os, sys\\nwhile os.getppid() == int(sys.argv[1]): pass",
+}
+if mine and CAUSE in AGAINST:
+    for _ in range(3 if CAUSE == "neighbour" else 1):
+        subprocess.Popen([sys.executable, "-c", AGAINST[CAUSE], str(os.getpid())])
+if mine and CAUSE == "throttled":
+    with open(f"{os.environ['QUOTA']}/cgroup.procs", "w") as group:
+        group.write(str(os.getpid()))
 with strategy.scope():
-    layers = [tf.keras.layers.Input((256,)), *[Work() for _ in range(8)], tf.keras.layers.Dense(10)]
-    model = tf.keras.Sequential(layers)
+    depth = 1 if CAUSE.startswith("backward") else 8
+    width = 2048 if CAUSE == "link" else 256
+    layers = [tf.keras.layers.Input((256,)), *[Work() for _ in range(depth)]]
+    if CAUSE == "link":
+        layers.append(tf.keras.layers.Dense(width, activation="relu"))
+    model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", loss)
-model.fit(dataset, epochs=1, steps_per_epoch=200, callbacks=[Save()], verbose=2)
-'''
+    model.compile("sgd", loss, steps_per_execution=5 if LOOP == "executions" else 1)
+if LOOP == "loop":
+    with strategy.scope():
+        optimizer = tf.keras.optimizers.SGD()
+        optimizer.build(model.trainable_variables)
+    per_sample = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    @tf.function
+    def step(batch):
+        def replica(batch):
+            x, y = batch
+            with tf.GradientTape() as tape:
+                value = tf.reduce_mean(per_sample(y, model(x, training=True)))
+            gradients = tape.gradient(value, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            return value
+
+        return strategy.reduce("MEAN", strategy.run(replica, args=(batch,)), axis=None)
+
+    batches = iter(strategy.experimental_distribute_dataset(dataset))
+    for number in range(STEPS):
+        value = step(next(batches))
+        if mine and CAUSE == "callbacks":
+            time.sleep(0.03)
+        report(step=number, loss=value)
+else:
+    model.fit(dataset, epochs=1, steps_per_epoch=STEPS, callbacks=[Save()], verbose=2)
+"""
 
 CAUSES = ("input-waits", "input-computes", "callbacks", "more-work", "stopped")
 

@@ -24,7 +24,7 @@ def _window(first, *numbers):
     wall, waited, calls, cpu, *rest = numbers
     line, faults = (*rest, None, 0.0)[:2] if len(rest) != 1 else (rest[0], 0.0)
     times = [time / 1e3 for time in (wall, waited, calls, cpu)]
-    return Window(first, 4, *times, faults, line, line)
+    return Window(first, 4, *times, faults, at_input=line, at_main=line)
 
 
 QUIET = (49, 1.9, 0.2, 37.8)

@@ -1,0 +1,263 @@
+"""Looks at this process's threads while steps are measured: where they are, and who holds them up.
+
+Nothing is added to what the framework runs. If the process's CPU clock stands still, the main
+thread has called the framework, and no thread waits for a CPU, then the step waits for others: in a
+collective, as long as no GPU computes. The looks cost CPU time in proportion to how often they are
+made, so they are rarer if there are many threads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from mwmagic.model.ownership import is_users
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["ThreadLooks"]
+
+LOOK_PAUSE_SECONDS = 0.002
+"""The pause between two looks."""
+
+LOOKS_RATIO = 0.02
+"""The largest part of a CPU that looks take while steps are measured."""
+
+IDLE_RATIO = 0.3
+"""In a longer part of a pause than this the process did not compute; less is a look's own cost."""
+
+STANDSTILL_SECONDS = 0.02
+"""If a pause is this much too long, and takes no CPU time, the process was not allowed to run."""
+
+LINES_EVERY = 5
+"""In how many looks the lines of all threads are looked up once."""
+
+SEEN_RATIO = 0.25
+"""In how many of the looks a line is seen that takes a noticeable part of the time."""
+
+FRAMES_LIMIT = 80
+"""The frames of a thread that one look goes through."""
+
+INPUT_FRAMES_LIMIT = 30
+"""The frames below the innermost one of the main thread that may belong to an iterator."""
+
+FRAMEWORK_FOLDERS = ("/tensorflow/", "/keras/", "/tf_keras/", "/jax/", "/torch/")
+"""The folders of what calls the user's input pipeline and callbacks, and computes."""
+
+ITERATOR_FILES = (
+    "/tensorflow/python/distribute/input_lib.py",
+    "/tensorflow/python/data/ops/iterator_ops.py",
+    "/torch/utils/data/dataloader.py",
+    "/grain/",
+)
+"""The files that a loop is in while it gets its next batch."""
+
+FUTEX_CALL = {"x86_64": b"202", "aarch64": b"98"}.get(os.uname().machine, b"")
+"""The system call in which threads wait for each other."""
+
+PLACE_CHARACTERS = 200
+"""The longest description of a line."""
+
+
+class ThreadLooks:
+    """What was seen of this process's threads since this was made, in seconds.
+
+    `waits` is the time in which it waited for nothing of its own, `queued` that in which other
+    programs had the CPUs that it wanted, `held` that in which all of it stood still, `own` that in
+    which the user's code slept or read something, and `input` that in which the main thread got its
+    next batch. `aside` leaves out what follows.
+    """
+
+    def __init__(self) -> None:
+        self.aside = False
+        self.waits = self.queued = self.held = self.own = self.input = self.took = 0.0
+        self._main = threading.get_ident()
+        self._main_file = f"/proc/self/task/{threading.get_native_id()}/syscall"
+        self._seen: dict[str, Counter[str]] = {"at_input": Counter(), "at_main": Counter()}
+        self._seen["at_own"] = Counter()
+        self._looks = 0
+        self._states: list[int] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mwmagic-steps", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop looking."""
+        self._over.set()
+
+    def lines(self) -> dict[str, str]:
+        """Return the user's lines that were seen most often."""
+        found = {}
+        for name, every in (("at_input", LINES_EVERY), ("at_main", LINES_EVERY), ("at_own", 1)):
+            seen = dict(self._seen[name])  # in one go: the other thread may just add to it
+            line = max(seen, key=seen.__getitem__, default="")
+            if line and seen[line] * every >= SEEN_RATIO * self._looks:
+                found[name] = line
+        return found
+
+    def _run(self) -> None:
+        own = str(threading.get_native_id())
+        before, used, delayed = time.monotonic(), time.process_time(), _delay()
+        began, pause = time.thread_time(), LOOK_PAUSE_SECONDS
+        self._states = _states(own)
+        while not self._over.wait(pause):
+            now, cpu, delay = time.monotonic(), time.process_time(), _delay()
+            late = now - before - pause > STANDSTILL_SECONDS
+            self._look(now - before, cpu - used, delay - delayed if late else None)
+            before, used, delayed = now, cpu, delay
+            self.took = time.thread_time() - began
+            pause = max(LOOK_PAUSE_SECONDS, self.took / self._looks / LOOKS_RATIO)
+        for descriptor in self._states:
+            os.close(descriptor)
+
+    def _look(self, span: float, ran: float, delayed: float | None) -> None:
+        """Take in what happened since the last look.
+
+        If it came late, `delayed` says for how long it had to wait for a CPU.
+        """
+        frames = sys._current_frames()  # noqa: SLF001 - there is no other
+        if self._looks % LINES_EVERY == 0:
+            self._find_lines(frames)
+        self._looks += 1
+        main = frames.get(self._main)
+        gets = not self.aside and _gets_batch(main)
+        if gets:
+            self.input += span
+        idle = span - ran
+        if idle < IDLE_RATIO * span or self.aside:
+            return
+        line = "" if gets else self._waiting_line(frames)
+        if delayed is not None and delayed < span / 2:
+            self.held += idle
+        elif delayed is not None or any(map(_is_ready, self._states)):
+            self.queued += idle
+        elif line:
+            self.own += idle
+            self._seen["at_own"][line] += 1
+        elif not gets:
+            self.waits += idle
+
+    def _waiting_line(self, frames: dict[int, FrameType]) -> str:
+        """Return the user's line that waits for something, in any thread; nothing without one."""
+        main = frames.get(self._main)
+        if not self._in_framework(main):
+            return _users_line(main)
+        others = (frame for thread, frame in frames.items() if thread != self._main)
+        return next(filter(None, map(_called_line, others)), "")
+
+    def _in_framework(self, main: FrameType | None) -> bool:
+        """Return whether the main thread waits for the framework's threads."""
+        if main is None or _kind(main.f_code.co_filename) == "framework":
+            return True
+        # A function in C has no frame: one of a framework waits for other threads, `sleep` and
+        # what reads files do not.
+        return _contents(self._main_file).partition(b" ")[0] in (FUTEX_CALL, b"")
+
+    def _find_lines(self, frames: dict[int, FrameType]) -> None:
+        own = threading.get_ident()
+        for thread, frame in frames.items():
+            line = None if thread == own else _called_line(frame)
+            if line:
+                self._seen["at_main" if thread == self._main else "at_input"][line] += 1
+
+
+def _contents(path: str) -> bytes:
+    """Return the beginning of one of the kernel's files; nothing if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 200)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _delay() -> float:
+    """Return for how long this thread has waited for a CPU, in seconds; 0 if that is not known."""
+    fields = _contents("/proc/thread-self/schedstat").split()
+    return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
+def _states(own: str) -> list[int]:
+    """Open the kernel's account of each thread's state, other than this one's."""
+    found = []
+    with suppress(OSError):  # there may be no more descriptors
+        for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - a look has to be short
+            if thread != own:
+                one = os.open(f"/proc/self/task/{thread}/stat", os.O_RDONLY)
+                found.append(one)  # a list of all would be lost with an error
+    return found
+
+
+def _is_ready(descriptor: int) -> bool:
+    """Return whether a thread runs or could run."""
+    with suppress(OSError):  # it has ended
+        return os.pread(descriptor, 64, 0).rpartition(b") ")[2][:1] == b"R"
+    return False
+
+
+def _gets_batch(frame: FrameType | None) -> bool:
+    """Return whether a thread is in an iterator over batches."""
+    for _ in range(INPUT_FRAMES_LIMIT):
+        if frame is None:
+            return False
+        if _kind(frame.f_code.co_filename) == "framework" and _is_iterator(frame):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_iterator(frame: FrameType) -> bool:
+    named = frame.f_code.co_name in ("__next__", "get_next")
+    return named and any(file in frame.f_code.co_filename for file in ITERATOR_FILES)
+
+
+def _called_line(frame: FrameType | None) -> str:
+    """Return the user's line that a framework has called in a thread; nothing without one."""
+    found = ""
+    for _ in range(FRAMES_LIMIT):
+        if frame is None:
+            break
+        code = frame.f_code
+        kind = _kind(code.co_filename)
+        if kind == "framework" and found:
+            return found
+        if kind == "user" and not found:
+            found = _place(frame)
+        frame = frame.f_back
+    return ""
+
+
+def _users_line(frame: FrameType | None) -> str:
+    """Return the innermost line of the user's that a thread is in; nothing without one."""
+    for _ in range(FRAMES_LIMIT):
+        if frame is None:
+            return ""
+        if _kind(frame.f_code.co_filename) == "user":
+            return _place(frame)
+        frame = frame.f_back
+    return ""
+
+
+def _place(frame: FrameType) -> str:
+    name = frame.f_code.co_filename.rpartition("/")[2]
+    return f"{name}:{frame.f_lineno} in {frame.f_code.co_name}"[:PLACE_CHARACTERS]
+
+
+@lru_cache(maxsize=1000)
+def _kind(file: str) -> str:
+    """Return whose code a file is."""
+    if any(folder in file for folder in FRAMEWORK_FOLDERS):
+        return "framework"
+    main = getattr(sys.modules.get("__main__"), "__file__", "") or ""
+    return "user" if is_users(file, main) else ""
