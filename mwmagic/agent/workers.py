@@ -39,6 +39,12 @@ FORK_SECONDS = 10.0
 FORK_CHECK_SECONDS = 0.25
 """The interval between checks of a zygote that is to fork a worker."""
 
+UNEVEN_SECONDS = 0.2
+"""How far the intervals between two looks at the workers may differ.
+
+One that is stopped for 0.1 s, five times a second, would otherwise look running each second.
+"""
+
 SPARE_DESCRIPTORS = 24
 """File descriptors reserved for starting a worker and concurrent lookups."""
 
@@ -209,7 +215,7 @@ class Workers:
 
     def measure(self, now: float) -> None:
         """Report what the machine, and every worker with its descendants, uses."""
-        self.sampled = now
+        self.sampled = now - UNEVEN_SECONDS * os.urandom(1)[0] / 255
         processes: dict[str, dict[str, Any]] = {}
         for row in (row for row in self.family.look() if row.alive):
             process = self.processes.get(row.owner or "")
