@@ -150,6 +150,26 @@ def test_another_run_begins_with_empty_charts_where_the_old_ones_were(opened):
     page.page.wait_for_timeout(600)
 
 
+def test_what_tasks_use_is_offered_beside_their_metrics_by_time(opened):
+    page = opened(2)
+    used = [("CPUs in use", seconds, seconds / 10) for seconds in (2.5, 5.0, 7.5)]
+    page.send(points=used)
+    page.page.wait_for_timeout(600)
+    assert page.charts().first.is_hidden(), "there is no metric yet"
+    page.send(points=[*VALIDATED, *SPEEDS])
+    page.drawn()
+    assert page.label(0).startswith("loss: ")
+    chart = page.charts().first
+    options = chart.locator("option").all_text_contents()
+    assert options[-2:] == ["loss and val_loss", "CPUs in use"]
+    chart.locator("select").select_option("CPUs in use")
+    page.until(lambda: page.label(0) == "CPUs in use: [0-1] · seconds 7.5: 0.75")
+    assert "seconds" in chart.locator("svg text").all_text_contents()
+    page.shot("used")
+    chart.locator("select").select_option("loss")
+    page.until(lambda: page.label(0) == "loss: [0-1] · step 8: 0.125")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_charts_come_before_many_cards_which_keep_their_size(opened, theme):
     page = opened(16, colours=DARK if theme == "dark" else LIGHT)
