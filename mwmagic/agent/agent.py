@@ -77,7 +77,9 @@ class Agent:
         self.packages = Packages(self.inquiries, self.events)
         self.meeting = Meeting(self.loop, self.ports, self.inquiries, self.events)
         self.zygotes = Zygotes(self.loop, self.events, self.family, self.closing)
-        self.workers = Workers(self.loop, self.events, self.family, self.zygotes, self.closing)
+        self.workers = Workers(
+            self.loop, self.events, self.family, self.zygotes, self.closing, looks=self.looks
+        )
         self.incoming = wire.LineBuffer()
         self.sample = 0.0
         self.until = math.inf  # when its lease ends

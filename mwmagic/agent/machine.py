@@ -36,6 +36,15 @@ QUERY = [TOOL, "--query-gpu=index,name,memory.total", "--format=csv,noheader"]
 GPU_SECONDS = 20.0
 """How long the tool may take to answer."""
 
+USE_QUERY = [
+    TOOL,
+    "--query-gpu=index,utilization.gpu,memory.used",
+    "--format=csv,noheader,nounits",
+]
+
+USE_SECONDS = 15.0
+"""The least time between two questions about the use of GPUs: one takes 50 ms of a CPU."""
+
 SIOCGIFADDR = 0x8915
 GLOBAL_SCOPE = "00"
 
@@ -71,12 +80,35 @@ def memory_taken() -> int:
 
 
 def usage() -> dict[str, Any]:
-    """Return how much of this machine is in use: its load over a minute, and bytes of memory."""
+    """Return how much of this machine is in use.
+
+    That is its load over a minute, bytes of memory, and bytes that its network has carried so far.
+    """
     of_group = memory_used(memory_total())
+    received, sent = carried()
     return {
         "load": round(os.getloadavg()[0], 2),
         "memory": memory_taken() if of_group is None else of_group,
+        "received": received,
+        "sent": sent,
     }
+
+
+def carried() -> tuple[int, int]:
+    """Return the bytes that all interfaces but the loopback have received and sent so far."""
+    received = sent = 0
+    for line in (contents("/proc/net/dev") or b"").splitlines():
+        name, _, counts = line.partition(b":")
+        numbers = counts.split()
+        if len(numbers) > 8 and name.strip() != b"lo":  # noqa: PLR2004 - the column of what is sent
+            received, sent = received + int(numbers[0]), sent + int(numbers[8])
+    return received, sent
+
+
+def transferred(pid: int) -> dict[str, int]:
+    """Return the bytes that a process has read from disks and written to them so far."""
+    counts = sizes(f"/proc/{pid}/io")
+    return {"read": counts.get(b"read_bytes:", 0), "written": counts.get(b"write_bytes:", 0)}
 
 
 def python() -> str:
@@ -113,12 +145,24 @@ def listed(text: str) -> list[dict[str, Any]]:
     return gpus
 
 
+def used_gpus(text: str) -> dict[str, list[int]]:
+    """Return the percentage of the time that each GPU computes, and bytes of its memory."""
+    found = {}
+    for line in text.splitlines():
+        index, *numbers = [part.strip() for part in line.split(",")]
+        if len(numbers) == 2 and all(one.isdecimal() for one in (index, *numbers)):  # noqa: PLR2004
+            found[index] = [int(numbers[0]), int(numbers[1]) << 20]
+    return found
+
+
 class Looks:
-    """The `look` commands, which wait for the driver's answer."""
+    """The `look` commands, which wait for the driver's answer, and the use of the GPUs it lists."""
 
     def __init__(self, inquiries: Inquiries, events: EventWriter) -> None:
         self.inquiries = inquiries
         self.events = events
+        self.used: dict[str, list[int]] = {}
+        self.next_use = float("inf")
 
     def look(self, number: int) -> None:
         """Start to answer."""
@@ -128,8 +172,29 @@ class Looks:
     def looked(self, number: int, said: str, why: str | None) -> None:
         """Report what was found."""
         gpus = [] if why else listed(said)
+        self.next_use = time.monotonic() if gpus else float("inf")
         found = {"gpus": gpus, "why": None if gpus else why or f"{TOOL} lists none"}
         self.events.emit("looked", id=number, machine={**machine(), **found})
+
+    def gpus_of(self, env: dict[str, str]) -> list[list[int]]:
+        """Return the latest use of the GPUs that a worker with this environment sees."""
+        visible = env.get("CUDA_VISIBLE_DEVICES")
+        if visible is None:
+            return [*self.used.values()]
+        return [self.used[index] for index in visible.split(",") if index in self.used]
+
+    def measure(self, now: float) -> None:
+        """Ask how much the GPUs are used, if there are any and it is time."""
+        if now >= self.next_use:
+            self.next_use = now + USE_SECONDS
+            query = Inquiry(USE_QUERY, dict(os.environ), GPU_SECONDS)
+            self.inquiries.make(query, self.measured)
+
+    def measured(self, said: str, why: str | None) -> None:
+        """Keep how much the GPUs are used; a driver that does not say is not asked again."""
+        self.used = {} if why else used_gpus(said)
+        if not self.used:
+            self.next_use = float("inf")
 
 
 def files(second: str, first: str) -> Iterable[str]:

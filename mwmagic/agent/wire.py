@@ -222,8 +222,10 @@ the agent's has what follows, at the same offsets.
 on a worker's line at a time, and the size of the log then. ``exited`` counts the packets that
 were too long to be forwarded; ``errno`` is the system's number for its ``error``, if it has one.
 Its ``usage`` has the process's state when it was asked to end.
-``usage`` has the ``load`` of the whole machine over a minute and the bytes of its ``memory`` that
-are in use, beside what each process uses.
+``usage`` has the ``load`` of the whole machine over a minute, the bytes of its ``memory`` that are
+in use, and how many its network has carried so far, beside what each process uses: seconds of
+``cpu``, bytes of ``memory``, bytes ``read`` from disks and ``written`` so far, and of each of its
+``gpus`` the percentage of the time that it computes, and bytes of memory.
 """
 
 

@@ -8,7 +8,7 @@ import signal
 import time
 
 from .family import HUNT_SECONDS, Reaper
-from .machine import Oom, usage
+from .machine import Oom, transferred, usage
 from .process import Log, Process, Relay
 from .system import catches, clocks, has_open, number_of, reason_of, spawn, waiting_in
 from .wire import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .family import Closing, Family
     from .fork_server.zygotes import Zygote, Zygotes
+    from .machine import Looks
     from .system import EventWriter, Loop
 
 DRAIN_SECONDS = 2.0
@@ -39,23 +40,44 @@ FORK_SECONDS = 10.0
 FORK_CHECK_SECONDS = 0.25
 """The interval between checks of a zygote that is to fork a worker."""
 
+UNEVEN_SECONDS = 0.2
+"""How far the intervals between two looks at the workers may differ.
+
+One that is stopped for 0.1 s, five times a second, would otherwise look running each second.
+"""
+
 SPARE_DESCRIPTORS = 24
 """File descriptors reserved for starting a worker and concurrent lookups."""
 
-UNUSED: dict[str, Any] = {"cpu": 0.0, "memory": 0, "state": "?", "processes": 0}
+UNUSED: dict[str, Any] = {
+    "cpu": 0.0,
+    "memory": 0,
+    "state": "?",
+    "processes": 0,
+    "read": 0,
+    "written": 0,
+}
 
 
 class Workers:
     """The workers, from the commands that start them until their exits are reported."""
 
     def __init__(
-        self, loop: Loop, events: EventWriter, family: Family, zygotes: Zygotes, closing: Closing
+        self,
+        loop: Loop,
+        events: EventWriter,
+        family: Family,
+        zygotes: Zygotes,
+        closing: Closing,
+        *,
+        looks: Looks,
     ) -> None:
         self.loop = loop
         self.events = events
         self.family = family
         self.zygotes = zygotes
         self.closing = closing
+        self.looks = looks
         self.processes: dict[str, Process] = {}
         self.reaper = Reaper(family, self.processes, closing)
         self.relay = Relay(loop, events, self.processes)
@@ -209,7 +231,8 @@ class Workers:
 
     def measure(self, now: float) -> None:
         """Report what the machine, and every worker with its descendants, uses."""
-        self.sampled = now
+        self.sampled = now - UNEVEN_SECONDS * os.urandom(1)[0] / 255
+        self.looks.measure(now)
         processes: dict[str, dict[str, Any]] = {}
         for row in (row for row in self.family.look() if row.alive):
             process = self.processes.get(row.owner or "")
@@ -217,10 +240,14 @@ class Workers:
                 total = processes.setdefault(process.name, dict(UNUSED))
                 total["cpu"] += row.cpu
                 total["memory"] += row.memory
+                for name, size in transferred(row.pid).items():
+                    total[name] += size
                 total["processes"] += 1
                 total["state"] = row.state if row.pid == process.pid else total["state"]
         for name, total in processes.items():
-            self.processes[name].used(total["cpu"], total["memory"])
+            process = self.processes[name]
+            process.used(total["cpu"], total["memory"])
+            total["gpus"] = self.looks.gpus_of(process.command["env"])
         if processes and not self.events.full:
             self.events.emit("usage", time=now, machine=usage(), processes=processes)
 

@@ -26,7 +26,7 @@ from mwmagic.model.option import check_seconds
 from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState, RunStatus, TaskState
 from mwmagic.record import Record
-from mwmagic.record.metrics import data_frame
+from mwmagic.record.metrics import data_frame, frame_of
 from mwmagic.record.paths import expanded
 from mwmagic.words.failure import position
 from mwmagic.words.live import kept_words
@@ -190,6 +190,33 @@ class Run:
         """
         entries = self.record.metrics()
         return data_frame(entries) if frame else entries
+
+    def usage(self, *, frame: bool = False) -> Any:  # noqa: ANN401 - pandas may be missing
+        """Return what the tasks have used of their machines so far.
+
+        Parameters
+        ----------
+        frame : bool
+            Return a pandas DataFrame.
+
+        Returns
+        -------
+        list of dict
+            In the order of arrival, every two seconds for each task, later less often. Each has
+            ``task``, ``attempt``, ``wall``, seconds since 1970, and ``seconds`` since the run
+            began; ``cpus``, how many were busy with the task's processes; their ``memory``, in
+            bytes; bytes a second ``read`` from disks and ``written``; bytes a second that the
+            network of the task's machine has ``received`` and ``sent``, which includes other
+            programs; and with a driver of NVIDIA's ``gpu``, the mean part of the time in which
+            the task's GPUs computed, and the bytes of their ``gpu_memory``.
+
+        Raises
+        ------
+        NotInstalled
+            A frame without pandas.
+        """
+        entries = self.record.usage()
+        return frame_of(entries) if frame else entries
 
     def figure(self, *metrics: str) -> Any:  # noqa: ANN401 - matplotlib may be missing
         """Return the curves of metrics as a figure, whose `savefig` writes PNG, SVG or PDF.

@@ -76,8 +76,9 @@ function labels(values) {
 
 // A chart of `run.series`: lines with an index, an attempt, a metric, and points [x, y] or, with the
 // spread of several workers, [x, y, low, high]. `run.name` names the lines of some indices, and
-// `run.axis` what the x of one counts. The values of line `run.task` are told alone, if it is one,
-// and the others are faint if `run.dims`.
+// `run.axis` what the x of one counts for a metric. `run.timed` are the metrics by time, which come
+// last. The values of line `run.task` are told alone, if it is one, and the others are faint if
+// `run.dims`.
 function newChart(run, preferred, which) {
   let metric = preferred;
   let lines = [], xs = [], cursor = Infinity, hovered, chosen, logged = false, axis = "step", X, Y;
@@ -97,14 +98,17 @@ function newChart(run, preferred, which) {
   const raised = (y) => (!logged || y === null ? y : y > 0 ? Math.log10(y) : null);
 
   function draw() {
-    const all = Object.values(run.series), names = [...new Set(all.map((line) => line.metric))].filter((name) => name !== EPOCH);
+    const all = Object.values(run.series), timed = run.timed ?? [];
+    const found = [...new Set(all.map((line) => line.metric))].filter((name) => name !== EPOCH), own = found.filter((name) => !timed.includes(name));
+    // What the tasks use is offered beside their metrics.
+    const names = own.length ? [...own, ...timed.filter((name) => found.includes(name))] : [];
     // Training and validation in one chart.
     const pairs = Object.fromEntries(names.filter((name) => names.includes(`val_${name}`)).map((name) => [`${name} and val_${name}`, [name, `val_${name}`]]));
-    const both = Object.keys(pairs), offered = [...names, ...both];
+    const both = Object.keys(pairs), offered = [...own, ...both, ...names.slice(own.length)];
     if (!chosen && preferred === SPEED && both.length) metric = pairs["loss and val_loss"] ? "loss and val_loss" : both[0];
     if (metric !== SPEED && names.length && !offered.includes(metric)) metric = names.find((name) => name.includes("loss")) ?? names[0];
     const pick = (...wanted) => all.filter((line) => wanted.includes(line.metric)).sort((a, b) => a.attempt - b.attempt || a.index - b.index);
-    lines = pick(...(pairs[metric] ?? [metric]));
+    lines = names.length ? pick(...(pairs[metric] ?? [metric])) : [];
     log.ariaPressed = logged;
     // A chart that is there stays until it is known that the next run has nothing to show in it.
     el.hidden = !lines.length && (el.hidden || run.header.over);
@@ -116,7 +120,7 @@ function newChart(run, preferred, which) {
     if (!width || !lines.length) return;
     offer(select, offered, metric);
     const points = lines.flatMap((line) => line.points), last = lines.at(-1).attempt;
-    axis = run.axis(lines[0].index) ?? axis;
+    axis = run.axis(lines[0].index, metric) ?? "step";
     xs = [...new Set(points.map(([x]) => x))].sort((a, b) => a - b);
     let [x0, x1] = range(xs);
     if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
@@ -126,7 +130,7 @@ function newChart(run, preferred, which) {
     y1 += pad;
     X = (x) => LEFT + ((x - x0) / (x1 - x0)) * (width - LEFT - RIGHT);
     Y = (y) => TOP + ((y1 - y) / (y1 - y0)) * (BOTTOM - TOP);
-    const marks = pick(EPOCH).findLast((line) => line.attempt === last)?.points ?? [];
+    const marks = timed.includes(metric) ? [] : pick(EPOCH).findLast((line) => line.attempt === last)?.points ?? [];
     const every = Math.ceil(marks.length / 8), heights = rulers(y0, y1), numbers = labels(heights);
     const attempts = lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt);
     svg.replaceChildren(

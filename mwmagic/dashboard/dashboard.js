@@ -301,7 +301,8 @@ function newHost([name, indices], run, open, toggled) {
 
 function newView(model) {
   const page = Math.random(), opened = new Map();
-  const run = { axis: (index) => run.cards[index].row.axis, name: (tasks) => together(run.names, tasks) };
+  const byTime = (metric) => run.timed.includes(metric) && "seconds";
+  const run = { axis: (index, metric) => byTime(metric) || run.cards[index].row.axis, name: (tasks) => together(run.names, tasks) };
   let said = 0, skew = 0, plotted = false, typed = 0, held = [], asked, told;
   const act = (kind, click = () => send({ kind })) => Object.assign(button("", click), { kind });
   const actions = [act("stacks"), firm("restart"), firm("stop")];
@@ -397,6 +398,7 @@ function newView(model) {
 
   function update({ header, hosts = {}, rows = {}, figures, stacks: found }) {
     run.header = { ...run.header, ...header };
+    run.timed = run.header.timed;
     const dealt = !run.cards.length;
     if (dealt) deal(run.header.names);
     if (dealt || header?.hosts) group();

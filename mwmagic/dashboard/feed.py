@@ -223,7 +223,7 @@ class Feed:
         run = view.run
         self.number = run.number
         self._paths = RunPaths(Path(run.directory))
-        self.series = Series(self._paths.metrics, run.tasks)
+        self.series = Series(self._paths.metrics, run.tasks, usage=True)
         self.journal = Journal()
         self._guard = Guard(lambda fault: self.say(fault_words(fault)))
         self._names = list(run.tasks)

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mwmagic.experiments.series import BY_TIME
 from mwmagic.record import inside
 from mwmagic.words.file import size_words
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
@@ -283,6 +284,7 @@ def header(view: View, shared: EqualMetrics | None = None) -> dict[str, Any]:
         "started": run.started,
         "ended": run.ended,
         "names": list(run.tasks),
+        "timed": BY_TIME,
         "size": size,
         "shared": "" if shared is None or size == "rows" else shared.words(run),
         "hosts": [[group.host.name, [ranks[name] for name in group.tasks]] for group in groups],

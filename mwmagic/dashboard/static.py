@@ -15,7 +15,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mwmagic.experiments.series import SPEED, read_series
+from mwmagic.experiments.series import BY_TIME, SAVED, SPEED, read_series
 from mwmagic.model.values import encodable
 from mwmagic.words.host import host_progress, host_tone, host_usage, host_words
 from mwmagic.words.run import (
@@ -139,7 +139,7 @@ def framed(content: str, label: str) -> str:
 
 def recorded(record: Record, status: RunStatus, notes: Sequence[str]) -> dict[str, str]:
     """Return a recorded run as a notebook keeps it, as plain text and as HTML, with some notes."""
-    points, figures = read_series(record).points, last_figures(record.paths)
+    points, figures = read_series(record, usage=True).points, last_figures(record.paths)
     html = page(status, points, figures=figures, live=not status.over, notes=notes)
     return {"text/plain": "\n".join([text(status), *notes]), "text/html": html}
 
@@ -185,8 +185,10 @@ def _cause(run: RunStatus) -> str:
 def _picture(run: RunStatus, points: Sequence[Point]) -> str:
     """Return the metrics as a self-contained image, and their first and last values in words."""
     axes = [axis(task.progress) for task in run.tasks.values()]
-    picture = Picture(points, list(run.tasks), axes[0] if axes else "", brief=bool(run.hosts))
-    if not picture.metrics:
+    unsaved = set(BY_TIME) - set(SAVED)
+    chosen = [point for point in points if point.key.metric not in unsaved]
+    picture = Picture(chosen, list(run.tasks), axes[0] if axes else "", brief=bool(run.hosts))
+    if not set(picture.metrics).difference(BY_TIME):
         return ""
     lines = [
         f"{name}: {first:.4g} at the start, {last:.4g} at the end"
@@ -316,8 +318,9 @@ class Picture:
         chart = _Chart(self._points[name], edges, zeroed=name == SPEED)
         bands = "".join(chart.band(i, spans[task]) for i, task in enumerate(self._tasks))
         lines = chart.curves(self._tasks, self._most)
-        epochs = chart.epochs(self._epochs) if self._axis != "epoch" else ""
-        parts = f"{chart.numbers()}{epochs}{bands}{lines}{_titles(name, self._axis)}"
+        axis = "seconds" if name in BY_TIME else self._axis
+        epochs = chart.epochs(self._epochs) if axis == "step" else ""
+        parts = f"{chart.numbers()}{epochs}{bands}{lines}{_titles(name, axis)}"
         return f'<g transform="translate({x},{y})">{parts}</g>'
 
 
@@ -410,9 +413,9 @@ class _Chart:
         return "".join(f'<path d="{path}" {look} {opacity}/>' for path, look in looks if path)
 
 
-def _order(name: str) -> tuple[bool, bool, bool]:
-    """Sort the losses first, then the speed."""
-    return name != "loss", "loss" not in name, name != SPEED
+def _order(name: str) -> tuple[bool, bool, bool, bool]:
+    """Sort the losses first, then the speed, and last what the tasks use."""
+    return name in BY_TIME, name != "loss", "loss" not in name, name != SPEED
 
 
 def _latest(marks: Sequence[Point]) -> list[Point]:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from mwmagic.record.metrics import REPORTED, Preference, parsed
+from mwmagic.record.metrics import REPORTED, USAGE, Preference, parsed, used
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mwmagic.record import Record
 
 __all__ = [
+    "BY_TIME",
+    "SAVED",
     "SPEED",
     "Course",
     "Key",
@@ -33,6 +35,26 @@ T = TypeVar("T")
 
 SPEED = "steps/s"
 """The metric that is computed from the times of the others."""
+
+_MEGA_BYTES = 2**20
+
+_USED = {
+    "cpus": ("CPUs in use", 1.0),
+    "memory": ("memory (MB)", _MEGA_BYTES),
+    "read": ("disk reads (MB/s)", _MEGA_BYTES),
+    "written": ("disk writes (MB/s)", _MEGA_BYTES),
+    "received": ("network in (MB/s)", _MEGA_BYTES),
+    "sent": ("network out (MB/s)", _MEGA_BYTES),
+    "gpu": ("GPU (%)", 0.01),
+    "gpu_memory": ("GPU memory (MB)", _MEGA_BYTES),
+}
+"""What a task uses: its name in a chart, and how much of it is 1 there."""
+
+BY_TIME = tuple(name for name, _ in _USED.values())
+"""The metrics whose x is seconds since the run began."""
+
+SAVED = tuple(_USED[name][0] for name in ("cpus", "memory", "gpu"))
+"""Those of them that a picture has, which offers no choice."""
 
 SERIES_POINTS = 12_000
 """How many points are kept of all series together; beyond that, every second one is dropped."""
@@ -225,10 +247,13 @@ def _epochs(entry: Mapping[str, Any]) -> float | None:
 
 
 class Series:
-    """The points of a run's charts, read from its record as it grows."""
+    """The points of a run's charts, read from its record as it grows.
 
-    def __init__(self, path: Path, tasks: Collection[str]) -> None:
-        self._path, self._tasks = path, tasks
+    `usage` says whether what the tasks use is among them, as the metrics of `BY_TIME`.
+    """
+
+    def __init__(self, path: Path, tasks: Collection[str], *, usage: bool = False) -> None:
+        self._path, self._tasks, self._usage = path, tasks, usage
         self._offset = 0
         self._rest = b""
         self._points: list[Point] = []
@@ -290,7 +315,12 @@ class Series:
                 entry = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            found = parsed(entry) if isinstance(entry, dict) else None
+            if not isinstance(entry, dict):
+                continue
+            if entry.get("kind") == USAGE:
+                self._use(entry)
+                continue
+            found = parsed(entry)
             if found is not None and found["task"] in self._tasks:
                 self._entry(found)
         if len(self._points) > SERIES_POINTS:
@@ -318,6 +348,18 @@ class Series:
         speed = course.speed(entry) if entry["step"] is not None else None
         if speed is not None:
             self._add(Key(task, attempt, SPEED), x, speed, entry)
+
+    def _use(self, raw: Mapping[str, Any]) -> None:
+        """Add what a task uses; a value that was never above 0 is left out."""
+        found = used(raw) if self._usage else None
+        if found is None or found["task"] not in self._tasks:
+            return
+        for name, (metric, unit) in _USED.items():
+            key = Key(found["task"], found["attempt"], metric)
+            value = found.get(name, 0.0)
+            if value > 0 or (key in self._seen and name in found):
+                y = float(f"{value / unit:.5g}")
+                self._keep(key, _Place(found["seconds"], y, found["wall"], None))
 
     def _retract(self, keys: set[Key]) -> None:
         """Remove points read from a log before their metrics were first reported."""
@@ -365,9 +407,9 @@ class Series:
         self._stride *= 2
 
 
-def read_series(record: Record) -> Series:
+def read_series(record: Record, *, usage: bool = False) -> Series:
     """Read the metrics of a run as far as they are written."""
-    series = Series(record.paths.metrics, [str(task) for task in record.tasks])
+    series = Series(record.paths.metrics, [str(task) for task in record.tasks], usage=usage)
     while series.read():
         pass
     return series

@@ -28,6 +28,7 @@ __all__ = [
     "LOGGED",
     "REPORTED",
     "STEPS",
+    "USAGE",
     "Durations",
     "Extremes",
     "Preference",
@@ -41,6 +42,7 @@ __all__ = [
     "read_few",
     "rises",
     "rows",
+    "usage",
 ]
 
 REPORTED, LOGGED = "report", "log"
@@ -54,6 +56,9 @@ GIVEN = "given"
 
 STEPS = "steps"
 """The kind of an entry with where the time of some steps went."""
+
+USAGE = "usage"
+"""The kind of an entry with what a task's processes, and the machine's network and GPUs, used."""
 
 COUNT_LIMIT = 2**53
 """The largest count of steps or epochs: JavaScript and floats are exact up to here."""
@@ -224,6 +229,23 @@ def _number(value: object) -> float:
         return decoded(value)
     except ValueError:
         return math.nan
+
+
+def usage(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the tasks used, in order, from the JSON of the lines."""
+    return [found for raw in raws if (found := used(raw)) is not None]
+
+
+def used(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a task used, from a line's JSON; None if it says nothing of that."""
+    if raw.get("kind") != USAGE or not isinstance(raw.get("usage"), dict):
+        return None
+    try:
+        where = {"task": str(raw["task"]), "attempt": int(raw["attempt"])}
+        when = {"wall": float(raw["wall"]), "seconds": float(raw["seconds"])}
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return {**where, **when, **_numbers(raw["usage"])}
 
 
 def rows(entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

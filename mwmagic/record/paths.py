@@ -20,7 +20,7 @@ are replaced, even after the directory was moved.
         modules/problem.py          a module beside the code that it imports, as launched
         modules.json                the hashes of all of these, also of those that are too long
         events.jsonl                what happened, one line per event, append-only
-        metrics.jsonl               the workers' metrics, one line per entry, append-only
+        metrics.jsonl               the workers' metrics and what they use, a line each, append-only
         cells/0003.py               a live cell, as run
         cells.jsonl                 live cells that are over, one line per cell, append-only
         stacks.json                 where each task was when its stacks were last read

@@ -21,7 +21,7 @@ from mwmagic.model.status import RunStatus
 from mwmagic.model.values import Stored
 
 from . import paths
-from .metrics import history, metrics
+from .metrics import history, metrics, usage
 from .paths import FOLDER, FORMAT_VERSION, RunPaths, expanded, numbered
 from .provenance import is_changed
 
@@ -284,6 +284,10 @@ class Record:
     def metrics(self) -> list[dict[str, Any]]:
         """Return the tasks' metrics, in order: from their reports, else from their logs."""
         return metrics(json_lines(self.paths.metrics))
+
+    def usage(self) -> list[dict[str, Any]]:
+        """Return what the tasks used of CPUs, memory, disks, network and GPUs, in order."""
+        return usage(json_lines(self.paths.metrics))
 
     def cells(self) -> list[CellRecord]:
         """Return the live cells that are over, in order; none of a program's run."""

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mwmagic import gang as g
 from mwmagic.diagnosis import diagnose, kind
@@ -17,7 +17,16 @@ from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.machine import several
 from mwmagic.model.slowness import Window
 from mwmagic.model.status import Delay, RunState, RunStatus, Setback
-from mwmagic.record.metrics import GIVEN, HISTORY, LOGGED, REPORTED, STEPS, Durations, Extremes
+from mwmagic.record.metrics import (
+    GIVEN,
+    HISTORY,
+    LOGGED,
+    REPORTED,
+    STEPS,
+    USAGE,
+    Durations,
+    Extremes,
+)
 from mwmagic.record.provenance import commit, versions
 from mwmagic.record.reader import this_process
 
@@ -49,6 +58,14 @@ WARNING_SECONDS = 300.0
 
 _STEP = (REPORTED, "train", False)
 """The source, kind and finality of what Keras reports of a step."""
+
+USAGE_SECONDS = 2.0
+"""The least time between two entries of what a task uses."""
+
+USAGE_RATIO = 200
+"""In a run that lasts this many times as long, they are further apart, up to the next limit."""
+
+USAGE_LIMIT_SECONDS = 60.0
 
 _REMEDIAL = ("keras", "restarts")
 """The options that remedies recommend."""
@@ -130,6 +147,10 @@ class RunReport:
     def reported(self, process: TaskProcess, report: Report | None) -> None:
         """Record the metrics that a process reported beside its log."""
         self._measurements.reported(process, report)
+
+    def used(self, process: TaskProcess, machine: Mapping[str, Any], now: float) -> None:
+        """Record what a process, and its machine's network, used until now."""
+        self._measurements.used(process, machine, now)
 
     def ended(self, action: g.Ended, cause: Cause | None, remarks: tuple[Remark, ...]) -> None:
         """Record how the run ended."""
@@ -279,6 +300,8 @@ class Measurements:
         self._directory = directory
         self._extremes = extremes
         self._noted: set[tuple[str, int]] = set()
+        self._began: float | None = None
+        self._used: dict[str, _Used] = {}
 
     def printed(self, process: TaskProcess, updates: Iterable[Update]) -> None:
         """Record what a process printed."""
@@ -300,6 +323,22 @@ class Measurements:
         elif isinstance(report, Update) and (report.metrics or report.step is not None):
             self._record(process, REPORTED, vars(report))
 
+    def used(self, process: TaskProcess, machine: Mapping[str, Any], now: float) -> None:
+        """Record what a process used since the last entry, if that is long enough ago."""
+        if self._began is None:
+            self._began = now
+        task, age = str(process.task), now - self._began
+        new, before = (
+            _Used(process.attempt, now, {**machine, **process.usage}),
+            self._used.get(task),
+        )
+        if before is None or before.attempt != new.attempt:
+            self._used[task] = new
+        elif now - before.time >= min(max(USAGE_SECONDS, age / USAGE_RATIO), USAGE_LIMIT_SECONDS):
+            self._used[task] = new
+            found = {"task": task, "attempt": process.attempt, "seconds": round(age, 1)}
+            self._directory.metric(kind=USAGE, **found, usage=new.since(before))
+
     def _note_unreadable(self, process: TaskProcess) -> None:
         key = (str(process.task), process.attempt)
         unreadable = process.output.training.unreadable
@@ -318,6 +357,33 @@ class Measurements:
             and (source, entry["kind"], entry["final"]) != _STEP
         ):
             self._extremes.add(str(process.task), entry)
+
+
+class _Used(NamedTuple):
+    """What a process, and its machine's network, have used until a moment."""
+
+    attempt: int
+    time: float
+    totals: Mapping[str, Any]
+
+    def since(self, before: _Used) -> dict[str, float]:
+        """Return what it used per second since an earlier moment, and uses now."""
+        seconds = self.time - before.time
+        found: dict[str, float] = {}
+        for name in _TOTALS:
+            if name in self.totals and name in before.totals:  # less, if one of several has ended
+                used = max(self.totals[name] - before.totals[name], 0) / seconds
+                found["cpus" if name == "cpu" else name] = round(used, 3)
+        found["memory"] = self.totals.get("memory", 0)
+        gpus = self.totals.get("gpus")
+        if gpus:
+            found["gpu"] = round(sum(percent for percent, _ in gpus) / len(gpus) / 100, 3)
+            found["gpu_memory"] = sum(size for _, size in gpus)
+        return found
+
+
+_TOTALS = ("cpu", "read", "written", "received", "sent")
+"""What an agent reports the total of."""
 
 
 class Exits:

@@ -337,6 +337,7 @@ class ActiveRun:
             process = self._processes.keyed(key)
             if process is not None:
                 process.usage = usage
+                self._report.used(process, event["machine"], event["time"])
                 self._slow.looked(process, self._pool.machines)
                 self._stalls.watch(process, event["time"], evaluating=self.gang.evaluating)
                 self._session.used(process, event["time"])

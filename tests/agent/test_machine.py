@@ -52,6 +52,34 @@ def test_a_machine_is_reported_as_it_is(speak, monkeypatch, tool):
     assert not any(one.startswith("127.") for own in machine["addresses"].values() for one in own)
 
 
+USED_GPUS = """
+import sys
+queried = "utilization" in sys.argv[1]
+rows = ("97, 4096", "20, 512", "[N/A], 0") if queried else ("A, 9 MiB",) * 3
+for index, row in enumerate(rows):
+    print(f"{index}, {row}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "used"),
+    [(None, [[97, 4 << 30], [20, 512 << 20]]), ("1,2", [[20, 512 << 20]]), ("", [])],
+)
+def test_the_use_of_the_gpus_that_a_worker_sees_is_measured(speak, tool, visible, used):
+    tool(USED_GPUS)
+    agent = speak(sample=0.02)
+    looked(agent)
+    env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    agent.start("a", "import time; time.sleep(600)", env=env)
+    agent.start("b", "import time; time.sleep(600)", env={"CUDA_VISIBLE_DEVICES": "0"})
+
+    def measured():
+        found = [event["processes"] for event in agent.all("usage")]
+        return any(one.get("b", {}).get("gpus") == [[97, 4 << 30]] for one in found) and found[-1]
+
+    assert agent.until(measured, "the use of GPUs")["a"]["gpus"] == used
+
+
 def test_only_the_processors_that_may_be_used_count(speak):
     allowed = os.sched_getaffinity(0)
     try:
@@ -72,6 +100,14 @@ def test_what_is_used_of_a_machine_is_what_no_process_could_get():
     used = module.usage()
     assert 0 <= used["load"] < 10_000
     assert 10 << 20 < used["memory"] < module.memory_total()
+    assert 0 <= used["received"] <= module.usage()["received"]
+    assert 0 <= used["sent"] <= module.usage()["sent"]
+
+
+def test_what_a_process_has_moved_to_and_from_disks_is_what_the_kernel_counts():
+    found, kernel = module.transferred(os.getpid()), Path("/proc/self/io").read_text()
+    assert f"read_bytes: {found['read']}\nwrite_bytes: {found['written']}\n" in kernel
+    assert module.transferred(2**22) == {"read": 0, "written": 0}, "there is no such process"
 
 
 @pytest.mark.parametrize("names", machine.USED.items(), ids=["v2", "v1"])

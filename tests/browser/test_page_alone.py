@@ -12,6 +12,9 @@ from processes import PATIENCE
 
 from mwmagic.dashboard.board import Widget
 from mwmagic.dashboard.rows import View, header, row
+from mwmagic.dashboard.scaling import NotebookScaling
+from mwmagic.experiments.scaling import ScalingPlan, Size, Study
+from mwmagic.model.slowness import SlowCause, Slowdown
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -40,6 +43,7 @@ class Page:
         self.names = [f"worker:{index}" for index in range(workers)]
         self.at = [0, 0, 0]
         self.run = 1
+        self.slow = None
         state = {"_esm": Widget._esm, "_css": Widget._css, "label": "mw-label"}
         state["state"] = self.state(RunState.RUNNING)
         names = ("--vscode-editor-background", "--vscode-editor-foreground")
@@ -49,7 +53,8 @@ class Page:
     def state(self, state, **values):
         task = TaskStatus(state=TaskState.RUNNING, phase="training", progress=self.reached(values))
         tasks = dict.fromkeys(self.names, task)
-        status = RunStatus(number=self.run, state=state, tasks=tasks, started=time.time())
+        known = {"number": self.run, "state": state, "started": time.time(), "slow": self.slow}
+        status = RunStatus(tasks=tasks, **known)
         shown = dict.fromkeys(map(str, range(len(tasks))), row(task) | {"first": 0, "live": ""})
         return {"header": header(View(status)), "rows": shown, "hosts": {}}
 
@@ -150,6 +155,26 @@ def test_another_run_begins_with_empty_charts_where_the_old_ones_were(opened):
     page.page.wait_for_timeout(600)
 
 
+def test_what_tasks_use_is_offered_beside_their_metrics_by_time(opened):
+    page = opened(2)
+    used = [("CPUs in use", seconds, seconds / 10) for seconds in (2.5, 5.0, 7.5)]
+    page.send(points=used)
+    page.page.wait_for_timeout(600)
+    assert page.charts().first.is_hidden(), "there is no metric yet"
+    page.send(points=[*VALIDATED, *SPEEDS])
+    page.drawn()
+    assert page.label(0).startswith("loss: ")
+    chart = page.charts().first
+    options = chart.locator("option").all_text_contents()
+    assert options[-2:] == ["loss and val_loss", "CPUs in use"]
+    chart.locator("select").select_option("CPUs in use")
+    page.until(lambda: page.label(0) == "CPUs in use: [0-1] · seconds 7.5: 0.75")
+    assert "seconds" in chart.locator("svg text").all_text_contents()
+    page.shot("used")
+    chart.locator("select").select_option("loss")
+    page.until(lambda: page.label(0) == "loss: [0-1] · step 8: 0.125")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_charts_come_before_many_cards_which_keep_their_size(opened, theme):
     page = opened(16, colours=DARK if theme == "dark" else LIGHT)
@@ -196,6 +221,56 @@ def test_a_tooltip_of_many_values_stays_within_its_chart(opened):
     inside = page.charts().first.locator(".mw-tip").bounding_box()
     assert inside["y"] + inside["height"] <= plot["y"] + plot["height"]
     assert "… and 8 more" in page.charts().first.locator(".mw-tip").text_content()
+
+
+SLOW = Slowdown(
+    SlowCause.INPUT_WAITS, "worker:1", share=0.62, step=0.101, at="<b>train.py</b>:14 in decode"
+)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_makes_training_slow_is_said_above_the_tasks(opened, theme):
+    page = opened(2, colours=DARK if theme == "dark" else LIGHT, width=700)
+    page.send(points=VALIDATED, loss=0.5)
+    notice = page.page.locator(".mw-notice")
+    assert not notice.text_content()
+    page.slow = SLOW
+    page.send(loss=0.5)
+    page.drawn()
+    assert notice.text_content().startswith(
+        "worker:1 holds up every step: it waits for its input (62% of a step is lost), at "
+        "<b>train.py</b>:14 in decode. Without that a step would take 38.4 ms instead of 101 ms"
+    )
+    assert page.top(".mw-notice") < page.top(".mw-tasks")
+    assert page.page.evaluate("document.body.scrollWidth") <= 700
+    page.shot(f"slow-{theme}")
+    page.slow = None
+    page.send(loss=0.5)
+    assert not notice.text_content()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_chart_of_a_scaling_study_can_be_read(opened, theme):
+    page = opened(2, width=700)
+    measured = ((1, 1.0, 0.0), (2, 1.3, 0.1), (4, 1.2, 0.1))
+    sizes = [
+        Size(workers, alone=False, throughput=speedup, speedup=speedup, error=error)
+        for workers, speedup, error in measured
+    ]
+    study = NotebookScaling(Study(1, ScalingPlan(cpus=2), sizes, mode="strong"))
+    back, ink = DARK if theme == "dark" else LIGHT
+    style = f"background: {back}; color: {ink}"
+    page.page.set_content(
+        f'<!doctype html><div class="mw" style="{style}">{study._repr_html_()}</div>'
+    )
+    picture = page.page.locator("img")
+    assert picture.get_attribute("alt").startswith(
+        "2 workers train 1.3x as fast as 1, 4 train 1.2x"
+    )
+    page.until(lambda: picture.evaluate("one => one.complete && one.naturalWidth") == 410)
+    assert page.page.locator("tr").count() == 4
+    assert page.page.evaluate("document.body.scrollWidth") <= 700
+    page.shot(f"scaling-{theme}")
 
 
 @pytest.mark.parametrize(("workers", "shown"), [(2, ["worker:0", "worker:1"]), (16, ["[0-15]"])])

@@ -14,8 +14,10 @@ from mwmagic.dashboard.static import (
     TOP_PIXELS,
     WIDTH_PIXELS,
     Picture,
+    page,
 )
 from mwmagic.experiments.series import SPEED, Key, Point
+from mwmagic.model.status import RunStatus, TaskStatus
 
 TASKS = ["worker:0", "<b>worker:1"]
 
@@ -48,6 +50,17 @@ def test_it_has_every_metric_numbers_titles_and_a_legend():
     assert {"1", "2", "3", "40", "epoch 2", *TASKS} <= set(texts)
     assert len(curves) == 5
     assert len({curve["stroke"] for curve in curves}) == 2
+
+
+def test_what_tasks_use_comes_last_by_seconds_and_only_beside_metrics():
+    status = RunStatus(tasks=dict.fromkeys(TASKS, TaskStatus()))
+    used = [*points("CPUs in use", 1.0, 1.5), *points("disk reads (MB/s)", 1.0)]
+    assert "<img" not in page(status, used)
+    assert "loss: 3 at the start, 1 at the end; CPUs in use: 1 " in page(
+        status, [*used, *points("loss", 3.0, 1.0)]
+    )
+    texts, _ = drawn(used, points("loss", 3.0, 1.0))
+    assert (texts.count("step"), texts.count("seconds")) == (1, 2)
 
 
 def test_a_gap_stays_a_gap_and_a_point_a_dot():

@@ -213,3 +213,27 @@ def test_the_axis_grows_over_fits(tmp_path):
         *(report(10, float(n), epoch=epoch) for n, epoch in enumerate((1, 2, 1, 2)))
     )
     assert [x for x, _ in one.read()] == [10.0, 20.0, 30.0, 40.0]
+
+
+def used(seconds, task="worker:0", **usage):
+    where = {"task": task, "attempt": 1, "wall": 1e9 + seconds, "kind": "usage"}
+    return {**where, "seconds": seconds, "usage": usage}
+
+
+def test_what_tasks_use_is_there_by_seconds_if_it_is_wanted(tmp_path):
+    one = record(tmp_path).write(
+        entry(1, 1e9),
+        used(2.5, cpus=1.25, memory=3 * 2**20, read=0.0, gpu=0.5),
+        used(5.0, cpus=0.0, memory=4 * 2**20, read=0.0, gpu=0.25),
+        used(5.0, task="worker:7", cpus=1.0),
+        {**used(7.5), "usage": {"cpus": "many"}},
+        {**used(7.5), "seconds": None},
+    )
+    assert one.read("CPUs in use") == []
+    assert one.read() == [(1.0, 1.0)]
+    one.series = Series(one.path, ["worker:0"], usage=True)
+    assert one.read("CPUs in use") == [(2.5, 1.25), (5.0, 0.0)]
+    assert one.read("memory (MB)") == [(2.5, 3.0), (5.0, 4.0)]
+    assert one.read("GPU (%)") == [(2.5, 50.0), (5.0, 25.0)]
+    assert one.read("disk reads (MB/s)") == [], "never above 0"
+    assert one.read() == [(1.0, 1.0)]

@@ -1,5 +1,7 @@
 """What slows down one of two real workers is named, and an undisturbed training is not accused."""
 
+import os
+
 import pytest
 from slowed import PROGRAM
 
@@ -19,6 +21,10 @@ def test_the_task_its_line_and_what_it_costs_are_named_and_recorded(warm_pair, t
     found, lines = explained(run.record)
     assert found["slow"]["task"] == "worker:1"
     assert "worker:1 holds up every step" in lines[-1]
+    used = run.usage(frame=True)
+    assert {*used["task"]} == {"worker:0", "worker:1"}
+    assert used["cpus"].between(0, os.cpu_count()).all()
+    assert used["memory"].min() > 50 * 2**20
 
 
 def test_callbacks_of_one_task_are_named_without_the_waiting_of_the_other(warm_pair, tmp_path):

@@ -228,7 +228,12 @@ def test_a_sample_costs_no_look_at_the_roles_of_all_tasks(tmp_path, monkeypatch)
         keys = [f"{run['number']}/1/{task}" for task in run["tasks"]]
         for at in range(10):
             client.supervisor._on_event(
-                {"type": "usage", "time": float(at), "processes": dict.fromkeys(keys, used)}
+                {
+                    "type": "usage",
+                    "time": float(at),
+                    "machine": {},
+                    "processes": dict.fromkeys(keys, used),
+                }
             )
         tasks = (await client.ask("snapshot"))["run"]["tasks"].values()
         assert [task["cpu"] for task in tasks] == [0.0] * 3

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 from mwmagic.logs import Guard
 from mwmagic.model.cluster import Task
 from mwmagic.model.slowness import SlowCause, Window
+from mwmagic.record.metrics import Extremes
+from mwmagic.supervisor.report import Measurements
 from mwmagic.supervisor.slowness import SlowSteps
 
 TASKS = (Task("worker", 0), Task("worker", 1))
@@ -64,3 +66,33 @@ def test_memory_is_foretold_to_run_out_before_the_training_ends():
         slow.looked(process(1, epoch=epoch, megabytes=500 + 120 * epoch), [host])
         slow.looked(process(0, epoch=epoch, megabytes=500), [host])
     assert (slow.forecast.task, slow.forecast.epochs) == ("worker:1", 9)
+
+
+def usages(*looks, attempt=1):
+    """Return what is recorded of looks at a process: moment, and what it has used until then."""
+    found = []
+    measurements = Measurements(SimpleNamespace(metric=lambda **one: found.append(one)), Extremes())
+    for moment, usage in looks:
+        one = SimpleNamespace(task=TASKS[0], attempt=usage.pop("attempt", 1), usage=usage)
+        measurements.used(one, {"memory": 7, "sent": 100 * moment}, moment)
+    return found
+
+
+def test_what_a_task_uses_is_recorded_every_few_seconds_and_later_less_often():
+    looks = [(n, {"cpu": 1.5 * n, "memory": n, "written": 10 * n}) for n in range(2000)]
+    found = usages(*looks)
+    assert found[0]["usage"] == {"cpus": 1.5, "written": 10, "sent": 100, "memory": 2}
+    assert [one["seconds"] for one in found[:3]] == [2, 4, 6]
+    assert found[-1]["seconds"] - found[-2]["seconds"] == 10
+    assert len(found) < 500
+
+
+def test_what_another_attempt_uses_is_counted_anew_and_gpus_are_put_together():
+    gpus = [[90, 2**30], [50, 2**30]]
+    found = usages(
+        (0, {"cpu": 50.0}),
+        (2, {"cpu": 1.0, "attempt": 2}),
+        (6, {"cpu": 3.0, "attempt": 2, "gpus": gpus}),
+    )
+    [one] = found
+    assert one["usage"] == {"cpus": 0.5, "sent": 100, "memory": 7, "gpu": 0.7, "gpu_memory": 2**31}

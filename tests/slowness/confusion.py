@@ -1,0 +1,182 @@
+"""How often the right task and the right cause are named: provocations against verdicts.
+
+``python tests/slowness/confusion.py`` runs each provocation of `slowed` on each of two workers, and
+undisturbed trainings, and prints a table; ``--write`` puts it into docs/slow.md. What was run is
+kept, so the next call continues: ``--seconds 200`` runs no more after that time, and ``--times 10``
+adds runs. To begin again, remove the file of ``--results``.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+from slowed import CAUSES, PROGRAM
+
+from mwmagic import Cluster
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "slow.md"
+BEGIN, END = (
+    "<!-- the matrix: tests/slowness/confusion.py --write -->",
+    "<!-- end of the matrix -->",
+)
+
+UNDISTURBED = "base"
+NOTHING = "nothing"
+
+
+def planned(times, undisturbed, sizes):
+    """Yield what is to be run, round by round, so that any part of it is balanced."""
+    for number in range(max(times, undisturbed)):
+        for size in sizes:
+            slow = [f"worker:{rank}" for rank in (range(size) if size == 2 else (0, size - 1))]
+            if number < times:
+                yield from ((cause, task, size) for cause, task in product(CAUSES, slow))
+            if number < undisturbed:
+                yield UNDISTURBED, "", size
+
+
+def left(plan, done):
+    """Return what of a plan is not done yet."""
+    counted = Counter((one["provoked"], one["on"], one["tasks"]) for one in done)
+    wanted = []
+    for one in plan:
+        if counted[one]:
+            counted[one] -= 1
+        else:
+            wanted.append(one)
+    return wanted
+
+
+def tried(cluster, provoked, on, folder):
+    """Run a provocation; return what was said at the end and on the way, and how soon."""
+    params = {"CAUSE": provoked, "SLOW": on or "worker:1"}
+    run = cluster.run("main.py", source=PROGRAM, cwd=folder, params=params)
+    run.wait(timeout=300)
+    record, slow = run.record, run.status().slow
+    steps = [entry for entry in record.metrics() if entry["step"]]
+    said = record.events("slow")
+    first = said[0]["wall"] if said else None
+    done = [entry["step"] for entry in steps if said and entry["wall"] <= first]
+    return {
+        "provoked": provoked,
+        "on": on,
+        "tasks": len(cluster.tasks),
+        "cause": slow.cause.value if slow else NOTHING,
+        "task": (slow.task or "all") if slow else "",
+        "said": [[one["cause"], one["task"] or "all"] for one in said],
+        "seconds": first - steps[0]["wall"] if said and steps else None,
+        "steps": max(done, default=None),
+    }
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(wanted, path, seconds):
+    """Run what is wanted, as far as the time allows, and add each result to a file."""
+    end = time.monotonic() + seconds
+    folder = Path(tempfile.mkdtemp())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for size in dict.fromkeys(size for *_, size in wanted):
+        with Cluster(size, directory=folder) as cluster:
+            for provoked, on, _ in (one for one in wanted if one[2] == size):
+                if time.monotonic() > end:
+                    return
+                found = tried(cluster, provoked, on, folder)
+                with path.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+                print(found, flush=True)
+
+
+def table(done):
+    """Return the results in Markdown: what was provoked, and how often what was found."""
+    heads = [*CAUSES, NOTHING]
+    others = sorted({one["cause"] for one in done} - set(heads))
+    heads = [*heads[:-1], *others, NOTHING]
+    rows = [["provoked", "tasks", "runs", *heads, "task right", "first said after"]]
+    for provoked, size in product((*CAUSES, UNDISTURBED), sorted({one["tasks"] for one in done})):
+        ones = [one for one in done if (one["provoked"], one["tasks"]) == (provoked, size)]
+        if not ones:
+            continue
+        found = Counter(one["cause"] for one in ones)
+        counts = [found[head] or "" for head in heads]
+        name = "nothing" if provoked == UNDISTURBED else provoked
+        rows.append([name, size, len(ones), *counts, right_task(ones), soon(ones)])
+    head, *body = [f"| {' | '.join(map(str, row))} |" for row in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body, "", summary(done)])
+
+
+def right_task(ones):
+    """Return how often the task was right, of the runs in which one was slowed."""
+    if ones[0]["provoked"] == UNDISTURBED:
+        return ""
+    return f"{sum(one['task'] == one['on'] for one in ones)} of {len(ones)}"
+
+
+def soon(ones):
+    """Return after how long something was said for the first time, if it was."""
+    took = [one["seconds"] for one in ones if one["seconds"] is not None]
+    steps = [one["steps"] for one in ones if one["steps"]]
+    return f"{median(took):.1f} s, {median(steps):.0f} steps" if took and steps else ""
+
+
+def summary(done):
+    """Return how often all was right."""
+    slowed = [one for one in done if one["provoked"] != UNDISTURBED]
+    quiet = [one for one in done if one["provoked"] == UNDISTURBED]
+    task = sum(one["task"] == one["on"] for one in slowed)
+    cause = sum((one["task"], one["cause"]) == (one["on"], one["provoked"]) for one in slowed)
+    passing = sum(
+        any(pair != [one["provoked"], one["on"]] for pair in one["said"]) for one in slowed
+    )
+    accused = sum(bool(one["said"]) for one in quiet)
+    return (
+        f"The right task was named in {task} of {len(slowed)} slowed trainings, with the right "
+        f"cause in {cause}; {passing} had another verdict on the way. Something was said in "
+        f"{accused} of {len(quiet)} undisturbed ones."
+    )
+
+
+def write(text):
+    """Put a table into the page."""
+    before, begin, rest = PAGE.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{PAGE} has no {BEGIN} and {END}")
+    cpus = len(os.sched_getaffinity(0))
+    packages = " and ".join(f"{name} {version(name)}" for name in ("tensorflow", "keras"))
+    where = f"On {cpus} CPUs with {packages}:"
+    PAGE.write_text(f"{before}{BEGIN}\n\n{where}\n\n{text}\n\n{END}{after}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--times", type=int, default=3, help="runs of each provocation on each task"
+    )
+    parser.add_argument("--undisturbed", type=int, default=10, help="undisturbed runs")
+    parser.add_argument("--tasks", type=int, nargs="+", default=[2], help="sizes of the cluster")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="run no more then")
+    parser.add_argument("--results", type=Path, default=ROOT / ".mwmagic" / "confusion.jsonl")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/slow.md")
+    given = parser.parse_args()
+    plan = list(planned(given.times, given.undisturbed, given.tasks))
+    wanted = left(plan, read(given.results))
+    run(wanted, given.results, given.seconds)
+    done = read(given.results)
+    print(f"\n{table(done)}\n\n{len(left(plan, done))} of {len(plan)} runs are left")
+    if given.write:
+        write(table(done))
+
+
+if __name__ == "__main__":
+    main()
