@@ -1,7 +1,7 @@
 """How often the right task and the right cause are named: provocations against verdicts.
 
 ``python tests/slowness/confusion.py`` runs each provocation of `slowed` on each of two workers, and
-undisturbed trainings, and prints a table; ``--write`` puts it into docs/slow.md. What was run is
+undisturbed trainings, and prints a table; ``--write`` puts it into docs/use/slow.md. What was run is
 kept, so the next call continues: ``--seconds 200`` runs no more after that time, and ``--times 10``
 adds runs. To begin again, remove the file of ``--results``.
 """
@@ -22,7 +22,7 @@ from slowed import CAUSES, PROGRAM
 from mwmagic import Cluster
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "slow.md"
+PAGE = ROOT / "docs" / "use" / "slow.md"
 BEGIN, END = (
     "<!-- the matrix: tests/slowness/confusion.py --write -->",
     "<!-- end of the matrix -->",
@@ -167,7 +167,7 @@ def main():
     parser.add_argument("--tasks", type=int, nargs="+", default=[2], help="sizes of the cluster")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="run no more then")
     parser.add_argument("--results", type=Path, default=ROOT / ".mwmagic" / "confusion.jsonl")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/slow.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/use/slow.md")
     given = parser.parse_args()
     plan = list(planned(given.times, given.undisturbed, given.tasks))
     wanted = left(plan, read(given.results))

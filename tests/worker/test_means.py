@@ -31,6 +31,8 @@ class Later:
 
 
 class Outbox(list):
+    open = False
+
     def put(self, _key, message, metrics):
         self.append((message.get("epoch"), message.get("step"), metrics, "final" in message))
 
