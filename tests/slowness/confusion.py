@@ -1,9 +1,9 @@
 """How often the right task and the right cause are named: provocations against verdicts.
 
 ``python tests/slowness/confusion.py`` runs each provocation of `slowed` on each of two workers, and
-undisturbed trainings, and prints a table; ``--write`` puts it into docs/use/slow.md. What was run is
-kept, so the next call continues: ``--seconds 200`` runs no more after that time, and ``--times 10``
-adds runs. To begin again, remove the file of ``--results``.
+undisturbed trainings, and prints a table; ``--write`` puts it into docs/use/slow.md. What was run
+is kept, so the next call continues: ``--seconds 200`` runs no more after that time, and
+``--times 10`` adds runs. To begin again, remove the file of ``--results``.
 """
 
 import argparse
