@@ -78,15 +78,11 @@ class Magic:
     """Whether it prints or displays its output; if not, the cell shows its result."""
 
     def call(self, session: Session, line: str, cell: str) -> object:
-        """Do what IPython was asked for with a line, and a cell below it."""
+        """Call the function with a line, and a cell below it, as the options of all magics say."""
         try:
             given = self.parser.read(line)
         except _HelpShown:
             return None
-        return self._run(session, given, cell)
-
-    def _run(self, session: Session, given: Namespace, cell: str) -> object:
-        """Call the function, then apply the options that all magics share to its result."""
         session.quiet = given.quiet
         try:
             result = self.act(session, given, cell)
