@@ -370,6 +370,7 @@ record out of git.
   `wall` (seconds since 1970).
 - `metrics.jsonl`: each line has `task`, `attempt`, `kind` (`train`, `validation`, `evaluate`, `report`
   or `steps`), `epoch`, `step`, `metrics` and `wall`. `Run.metrics()` and `%mw_export csv` read it.
+  Lines of the kind `usage` have no metrics but what the task used; `Run.usage()` reads them.
 - `attempt-1/worker-0.log`: what the worker wrote to standard output and standard error.
 """
 

@@ -59,13 +59,11 @@ WARNING_SECONDS = 300.0
 _STEP = (REPORTED, "train", False)
 """The source, kind and finality of what Keras reports of a step."""
 
-USAGE_SECONDS = 2.0
-"""The least time between two entries of what a task uses."""
+USAGE_SECONDS = 2.0, 60.0
+"""The least time between two entries of what a task uses, at first and in a long run."""
 
 USAGE_RATIO = 200
-"""In a run that lasts this many times as long, they are further apart, up to the next limit."""
-
-USAGE_LIMIT_SECONDS = 60.0
+"""How many times as long a run has lasted as this time is, between the two."""
 
 _REMEDIAL = ("keras", "restarts")
 """The options that remedies recommend."""
@@ -328,13 +326,11 @@ class Measurements:
         if self._began is None:
             self._began = now
         task, age = str(process.task), now - self._began
-        new, before = (
-            _Used(process.attempt, now, {**machine, **process.usage}),
-            self._used.get(task),
-        )
+        before = self._used.get(task)
+        new = _Used(process.attempt, now, {**machine, **process.usage})
         if before is None or before.attempt != new.attempt:
             self._used[task] = new
-        elif now - before.time >= min(max(USAGE_SECONDS, age / USAGE_RATIO), USAGE_LIMIT_SECONDS):
+        elif now - before.time >= sorted((*USAGE_SECONDS, age / USAGE_RATIO))[1]:
             self._used[task] = new
             found = {"task": task, "attempt": process.attempt, "seconds": round(age, 1)}
             self._directory.metric(kind=USAGE, **found, usage=new.since(before))

@@ -55,3 +55,10 @@ def test_a_real_training_with_two_workers(notebook, shot):
     for theme in ("Dark", "Light"):
         notebook.theme(f"JupyterLab {theme}")
         shot(notebook, f"trained-{theme.lower()}")
+    speed = notebook.board.locator("figure").nth(1)
+    speed.get_by_label("Metric").select_option("memory (MB)")
+    says = partial(speed.locator(".mw-plot").get_attribute, "aria-label")
+    eventually(lambda: re.match(r"memory \(MB\): worker:0 · seconds [\d.]+: ", says() or ""), says)
+    shot(notebook, "used-memory")
+    saved = notebook.save().cells[1].outputs[-1].data["text/html"]
+    assert re.search(r"CPUs in use: [\d.]+ at the start, [\d.]+ at the end; memory \(MB\): ", saved)

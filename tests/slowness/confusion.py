@@ -1,9 +1,9 @@
 """How often the right task and the right cause are named: provocations against verdicts.
 
 ``python tests/slowness/confusion.py`` runs each provocation of `slowed` on each of two workers, and
-undisturbed trainings, and prints a table; ``--write`` puts it into docs/use/slow.md. What was run
-is kept, so the next call continues: ``--seconds 200`` runs no more after that time, and
-``--times 10`` adds runs. To begin again, remove the file of ``--results``.
+undisturbed trainings, and prints a table; ``--write`` puts it into the docs. What was run is
+kept, so the next call continues: ``--seconds 200`` begins no run after that time, and ``--times``,
+``--tasks 2 4`` and ``--loops fit loop`` add runs. To begin again, remove the file of ``--results``.
 """
 
 import argparse
@@ -30,22 +30,23 @@ BEGIN, END = (
 
 UNDISTURBED = "base"
 NOTHING = "nothing"
+FIT = "fit"
 
 
-def planned(times, undisturbed, sizes):
+def planned(times, undisturbed, sizes, loops):
     """Yield what is to be run, round by round, so that any part of it is balanced."""
     for number in range(max(times, undisturbed)):
-        for size in sizes:
-            slow = [f"worker:{rank}" for rank in (range(size) if size == 2 else (0, size - 1))]
+        for size, loop in product(sizes, loops):
+            slow = ("worker:0", f"worker:{size - 1}")
             if number < times:
-                yield from ((cause, task, size) for cause, task in product(CAUSES, slow))
+                yield from ((cause, task, size, loop) for cause, task in product(CAUSES, slow))
             if number < undisturbed:
-                yield UNDISTURBED, "", size
+                yield UNDISTURBED, "", size, loop
 
 
 def left(plan, done):
     """Return what of a plan is not done yet."""
-    counted = Counter((one["provoked"], one["on"], one["tasks"]) for one in done)
+    counted = Counter((one["provoked"], one["on"], *kind(one)) for one in done)
     wanted = []
     for one in plan:
         if counted[one]:
@@ -55,9 +56,14 @@ def left(plan, done):
     return wanted
 
 
-def tried(cluster, provoked, on, folder):
+def kind(one):
+    """Return what a training was that was slowed: the number of tasks, and the loop."""
+    return one["tasks"], one.get("loop", FIT)
+
+
+def tried(cluster, provoked, on, loop, folder):
     """Run a provocation; return what was said at the end and on the way, and how soon."""
-    params = {"CAUSE": provoked, "SLOW": on or "worker:1"}
+    params = {"CAUSE": provoked, "SLOW": on or "worker:1"} | ({} if loop == FIT else {"LOOP": loop})
     run = cluster.run("main.py", source=PROGRAM, cwd=folder, params=params)
     run.wait(timeout=300)
     record, slow = run.record, run.status().slow
@@ -69,6 +75,7 @@ def tried(cluster, provoked, on, folder):
         "provoked": provoked,
         "on": on,
         "tasks": len(cluster.tasks),
+        "loop": loop,
         "cause": slow.cause.value if slow else NOTHING,
         "task": (slow.task or "all") if slow else "",
         "said": [[one["cause"], one["task"] or "all"] for one in said],
@@ -86,12 +93,12 @@ def run(wanted, path, seconds):
     end = time.monotonic() + seconds
     folder = Path(tempfile.mkdtemp())
     path.parent.mkdir(parents=True, exist_ok=True)
-    for size in dict.fromkeys(size for *_, size in wanted):
+    for size in dict.fromkeys(size for _, _, size, _ in wanted):
         with Cluster(size, directory=folder) as cluster:
-            for provoked, on, _ in (one for one in wanted if one[2] == size):
+            for provoked, on, _, loop in (one for one in wanted if one[2] == size):
                 if time.monotonic() > end:
                     return
-                found = tried(cluster, provoked, on, folder)
+                found = tried(cluster, provoked, on, loop, folder)
                 with path.open("a") as file:
                     file.write(json.dumps(found) + "\n")
                 print(found, flush=True)
@@ -102,15 +109,15 @@ def table(done):
     heads = [*CAUSES, NOTHING]
     others = sorted({one["cause"] for one in done} - set(heads))
     heads = [*heads[:-1], *others, NOTHING]
-    rows = [["provoked", "tasks", "runs", *heads, "task right", "first said after"]]
-    for provoked, size in product((*CAUSES, UNDISTURBED), sorted({one["tasks"] for one in done})):
-        ones = [one for one in done if (one["provoked"], one["tasks"]) == (provoked, size)]
+    rows = [["provoked", "tasks", "loop", "runs", *heads, "task right", "first said after"]]
+    for provoked, group in product((*CAUSES, UNDISTURBED), sorted({kind(one) for one in done})):
+        ones = [one for one in done if (one["provoked"], kind(one)) == (provoked, group)]
         if not ones:
             continue
         found = Counter(one["cause"] for one in ones)
         counts = [found[head] or "" for head in heads]
         name = "nothing" if provoked == UNDISTURBED else provoked
-        rows.append([name, size, len(ones), *counts, right_task(ones), soon(ones)])
+        rows.append([name, *group, len(ones), *counts, right_task(ones), soon(ones)])
     head, *body = [f"| {' | '.join(map(str, row))} |" for row in rows]
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body, "", summary(done)])
 
@@ -165,11 +172,12 @@ def main():
     )
     parser.add_argument("--undisturbed", type=int, default=10, help="undisturbed runs")
     parser.add_argument("--tasks", type=int, nargs="+", default=[2], help="sizes of the cluster")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="run no more then")
+    parser.add_argument("--loops", nargs="+", default=[FIT], help="values of the program's LOOP")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after that")
     parser.add_argument("--results", type=Path, default=ROOT / ".mwmagic" / "confusion.jsonl")
     parser.add_argument("--write", action="store_true", help="put the table into docs/use/slow.md")
     given = parser.parse_args()
-    plan = list(planned(given.times, given.undisturbed, given.tasks))
+    plan = list(planned(given.times, given.undisturbed, given.tasks, given.loops))
     wanted = left(plan, read(given.results))
     run(wanted, given.results, given.seconds)
     done = read(given.results)

@@ -40,7 +40,7 @@ def burn(seconds):
 
 def decode(batch):
     if mine and CAUSE == "input-waits":
-        time.sleep(0.12)
+        time.sleep(0.06 * strategy.num_replicas_in_sync)  # a batch is enough for a step of each
     if mine and CAUSE == "input-computes":
         burn(0.12)
     if mine and CAUSE == "garbage":
