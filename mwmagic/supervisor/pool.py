@@ -294,6 +294,8 @@ class MachinePool:
             try:
                 return await self._get()
             except (MwmagicError, OSError) as error:
+                # One that was there, and is asked for ports, may be lost just now.
+                self._missed |= {node.host.name for node in self._nodes if not node.alive}
                 if not self._missed or (self._missed <= avoided and time.monotonic() > until):
                     raise
                 self._notify(f"{error}; trying again")
