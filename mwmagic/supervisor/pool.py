@@ -323,6 +323,9 @@ class MachinePool:
         await self._compare()
         await self._share_out()
         await asyncio.sleep(self._fenced - time.monotonic())  # never beside an old attempt
+        gone = [node.host.name for node in self._nodes if not node.alive]
+        if gone:  # nothing would report that a task cannot start there
+            raise SupervisorError(f"the agent on {gone[0]} ended")
         self._broken = False
 
     def _notify(self, words: str) -> None:

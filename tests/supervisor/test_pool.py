@@ -353,19 +353,20 @@ def test_a_machine_that_does_not_answer_is_avoided_at_the_next_chance():
         assert [name for name, *_ in scene.states()] == ["c"]
 
 
-def test_a_machine_that_is_lost_while_another_is_replaced_is_replaced_too():
+@pytest.mark.parametrize("step", ["_hold", "_share_out"])
+def test_a_machine_that_is_lost_while_another_is_replaced_is_replaced_too(step):
     @on(lambda: Scene(made("a", "b", "c", "d"), most=2))
     async def _(scene):
         a, b, *_ = scene.machines
-        allocate = scene.engine.allocate
+        done = getattr(scene.pool, step)
 
-        async def late(tasks, **options):
-            hosts = await allocate(tasks, **options)
+        async def late():
+            await done()
             if not b.lost:
                 b.lose()
-            return hosts
+                await scene.losses.get()
 
-        scene.engine.allocate = late
+        setattr(scene.pool, step, late)
         a.lose()
         await scene.losses.get()
         await scene.pool.rebind()
