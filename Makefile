@@ -14,8 +14,8 @@ INSTALL = .venv/bin/uv pip install --quiet --python $(@D)/bin/python $(WANTED) |
 FILES = 3
 PYTEST = python -m pytest --numprocesses $(FILES) --dist loadfile --no-loadscope-reorder
 # Debian's packages that the tests need, each with a program of it.
-PACKAGES = chromium:chromium iproute2:ip munge:munged openssh-client:ssh openssh-server:sshd \
-	slurm-wlm:slurmctld
+PACKAGES = chromium:chromium iproute2:ip iptables:iptables munge:munged openssh-client:ssh \
+	openssh-server:sshd slurm-wlm:slurmctld
 # Python compiles a module when it is first imported, and keeps that. A third of what pip installs
 # is ever imported, and pip would compile everything; with this variable set, each of thousands of
 # processes would compile what it imports.
@@ -87,7 +87,7 @@ next:
 
 # A real Ray of three nodes. Their workers are those of `.venv`, which has TensorFlow.
 ray: .venv-ray/test .venv/test packages
-	.venv-ray/bin/python -m pytest tests/engines/test_ray.py
+	.venv-ray/bin/python -m pytest tests/engines/test_ray.py tests/engines/test_matrix.py
 
 # What needs a GPU; elsewhere each test says why it is skipped. Only where the driver lists a GPU
 # is TensorFlow installed with NVIDIA's libraries, which are gigabytes.

@@ -213,8 +213,11 @@ def _blames() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
 
 
 def _texts(end: Exit) -> tuple[str, ...]:
-    """Return the last output of a task: its exceptions, or what its native code printed."""
-    return end.raised or (end.tail,)
+    """Return the last output of a task: its exceptions, or what its native code printed.
+
+    A program may catch an exception, print it and exit.
+    """
+    return (*end.raised, end.tail) if end.types <= {"SystemExit"} else end.raised
 
 
 def is_consequence(end: Exit) -> bool:

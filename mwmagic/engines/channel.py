@@ -198,6 +198,7 @@ class Channel:
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._greeting: dict[str, float] = {}
         self._closing = False
+        self._end: SupervisorError | None = None
         self._check: asyncio.Task[None] | None = None
         self._heard_all = asyncio.Event()
         self._link.events.listen(self._hear, self._heard_all.set)
@@ -287,6 +288,8 @@ class Channel:
         **fields: Any,  # noqa: ANN401 - JSON values
     ) -> Message:
         """Send a command, wait for its answer, and return that."""
+        if self._end is not None:
+            raise self._end
         self._next += 1
         number = self._next
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
@@ -404,9 +407,9 @@ class Channel:
 
     def _gone(self) -> None:
         self._rest()
-        error = self._failure("ended")
+        self._end = self._failure("ended")
         for future in (self._hello, *self._answers.values()):
-            self._settle(future, error)
+            self._settle(future, self._end)
         if not self._closing:
             self.lost()
 

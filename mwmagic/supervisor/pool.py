@@ -293,6 +293,8 @@ class MachinePool:
             try:
                 return await self._get()
             except (MwmagicError, OSError) as error:
+                # One that was there, and is asked for ports, may be lost just now.
+                self._missed |= {node.host.name for node in self._nodes if not node.alive}
                 if not self._missed or (self._missed <= avoided and time.monotonic() > until):
                     raise
                 self._notify(f"{error}; trying again")
@@ -320,6 +322,9 @@ class MachinePool:
         await self._compare()
         await self._share_out()
         await asyncio.sleep(self._fenced - time.monotonic())  # never beside an old attempt
+        gone = [node.host.name for node in self._nodes if not node.alive]
+        if gone:  # nothing would report that a task cannot start there
+            raise SupervisorError(f"the agent on {gone[0]} ended")
         self._broken = False
 
     def _notify(self, words: str) -> None:

@@ -280,6 +280,14 @@ def test_a_task_that_failed_before_it_was_ended_is_said_to_have_failed(report, c
     assert found == Finding(Symptom.EXITED, "worker:0", code=code)
 
 
+def test_a_program_that_prints_a_consequence_and_exits_is_not_the_cause():
+    printed = f"training failed: {RESET}"
+    caught = end(0, report=raised("SystemExit", "1", time=1.0), tail=printed)
+    lost = end(1, None, time=6.0, lost=True, away="h52")
+    assert diagnose([caught, lost]).finding.task == "worker:1"
+    assert kind(end(0, report=raised("SystemExit", "1"), tail="no data")) is FailureKind.PRIMARY
+
+
 def test_an_exception_is_reported_without_dumps():
     message = (
         "Attempt to convert a value (PerReplica:{\n  0: <tf.Tensor: shape=(2, 4), numpy=\n"

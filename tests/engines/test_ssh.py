@@ -223,7 +223,7 @@ def test_a_daemon_that_is_killed_is_reported_in_words_of_ssh(lab, tmp_path):
             gone(lab, host)
             closed = f"Connection to {host.address} closed by remote host"
             assert await engine.why(channel.host) == closed
-            with pytest.raises(SupervisorError, match=f"{host.name} did not answer"):
+            with pytest.raises(SupervisorError, match=f"the agent on {host.name} ended"):
                 await channel.request("ping", seconds=0.01, until=None)
 
     run(test())

@@ -353,6 +353,27 @@ def test_a_machine_that_does_not_answer_is_avoided_at_the_next_chance():
         assert [name for name, *_ in scene.states()] == ["c"]
 
 
+@pytest.mark.parametrize("step", ["_hold", "_share_out"])
+def test_a_machine_that_is_lost_while_another_is_replaced_is_replaced_too(step):
+    @on(lambda: Scene(made("a", "b", "c", "d"), most=2))
+    async def _(scene):
+        a, b, *_ = scene.machines
+        done = getattr(scene.pool, step)
+
+        async def late():
+            await done()
+            if not b.lost:
+                b.lose()
+                await scene.losses.get()
+
+        setattr(scene.pool, step, late)
+        a.lose()
+        await scene.losses.get()
+        await scene.pool.rebind()
+        assert not scene.pool.broken
+        assert [name for name, *_ in scene.states()] == ["c", "d"]
+
+
 def test_a_lost_machine_is_tried_until_it_answers_if_there_is_no_other(monkeypatch):
     monkeypatch.setattr(module, "REGAIN_SECONDS", 0.01)
 

@@ -129,14 +129,37 @@ class NetworkHost:
         """Have all that this machine sends to it get lost, but nothing that it sends."""
         ip("neigh", "replace", self.address, "dev", BRIDGE, *NOWHERE)
 
+    def drop(self, part):
+        """Have a part of all packets from and to other hosts get lost, at random."""
+        lost = ("-m", "statistic", "--mode", "random", "--probability", str(part), "-j", "DROP")
+        for chain, way in (("INPUT", "-i"), ("OUTPUT", "-o")):
+            self.run("iptables", "--wait", "-A", chain, way, "eth0", *lost)
+
+    def throttle(self, kilobits):
+        """Let its link carry no more than so many kilobits a second, each way."""
+        bucket = ("tbf", "rate", f"{kilobits}kbit", "burst", "4kb", "latency", "400ms")
+        self.run("tc", "qdisc", "replace", "dev", "eth0", "root", *bucket)
+        subprocess.run(["tc", "qdisc", "replace", "dev", self.link, "root", *bucket], check=True)
+
+    def run(self, *words):
+        """Run a command that changes its network."""
+        command = ["nsenter", f"--net=/run/netns/{self.name}", "--", *words]
+        subprocess.run(command, check=True, capture_output=True)
+
     def heal(self):
-        """End `mute` and `deafen`."""
+        """End `mute`, `deafen`, `drop` and `throttle`."""
         for where, address, device in (
             (("-n", self.name), GATEWAY, "eth0"),
             ((), self.address, BRIDGE),
         ):
             words = [*where, "neigh", "del", address, "dev", device]
             subprocess.run(["ip", *words], check=False, capture_output=True)
+        for command in (
+            ["tc", "-n", self.name, "qdisc", "del", "dev", "eth0", "root"],
+            ["tc", "qdisc", "del", "dev", self.link, "root"],
+            ["nsenter", f"--net=/run/netns/{self.name}", "--", "iptables", "--wait", "-F"],
+        ):
+            subprocess.run(command, check=False, capture_output=True)
 
     def cut(self):
         """Take its cable out."""
