@@ -23,7 +23,7 @@ from mwmagic.model.values import counted, finite
 from mwmagic.record.provenance import versions
 from mwmagic.record.reader import annotate
 from mwmagic.words.comparison import inherited_words, unlike_words
-from mwmagic.words.failure import explain, headline
+from mwmagic.words.failure import advice, headline
 from mwmagic.words.file import file_words
 from mwmagic.words.run import blame
 from mwmagic.words.run import headline as run_headline
@@ -232,8 +232,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
     where = cause.where
     entry = ENTRIES.get(cause.known or "")
-    advice = [line.strip() for line in explain(cause)]
-    remedy = next((one.removeprefix("Try: ") for one in advice if one.startswith("Try: ")), "")
+    meaning, remedy = advice(cause)
     return {
         "cause": cause.symptom.value,
         "task": cause.task,
@@ -241,7 +240,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "exception": cause.exception,
         "where": where.as_json() if where else None,
         "known": cause.known,
-        "meaning": entry.meaning if entry else "",
+        "meaning": meaning,
         "remedy": remedy,
         "link": entry.link if entry else "",
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import BadArguments
 from mwmagic.model.status import RunState
+from mwmagic.record.paths import keep_number
 
 from .index import indexed
 
@@ -65,8 +66,13 @@ def removals(
 
 
 def remove(removal: Removal) -> None:
-    """Remove a run's record. Raises OSError if a part of it cannot be removed."""
-    shutil.rmtree(removal.record.path)
+    """Remove a run's record; no other run gets its number, by which sweeps and notes name it.
+
+    Raises OSError if a part of it cannot be removed.
+    """
+    path = removal.record.path
+    keep_number(path.parent.parent.parent, removal.record.number)
+    shutil.rmtree(path)
 
 
 def _measured(record: Record) -> tuple[int, float]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Filter", "check_names"]
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|!=|=|<|>|~|\(|\))|(?P<word>[^\s()<>=!~"']+))"""
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|!=|=|<|>|~|\(|\))|(?P<word>\[[^\]]*\]|[^\s()<>=!~"']+))"""
 )
 
 
@@ -113,19 +113,20 @@ class Filter:
     def _comparison(self) -> Callable[[Mapping[str, Any]], bool]:
         name = self._accept("word")
         sign = self._accept("sign", *_SIGNS) if name else None
-        value = self._value() if sign else None
+        value, text = self._value() if sign else (None, "")
         if name is None or sign is None:
             raise self._wrong(f"at {self._peek()[1]!r}" if self._peek()[1] else "at its end")
         self.names.add(name)
         compare = _SIGNS[sign]
-        return lambda facts: name in facts and _compared(compare, facts[name], value)
+        return lambda facts: name in facts and _compared(compare, facts[name], value, text)
 
-    def _value(self) -> Any:  # noqa: ANN401 - any literal
+    def _value(self) -> tuple[Any, str]:
+        """Return the literal that is next, and its text."""
         kind, text = self._peek()
         if kind not in ("word", "text"):
             raise self._wrong(f"at {text!r}" if text else "at its end")
         self._at += 1
-        return text[1:-1] if kind == "text" else _number(text)
+        return (text[1:-1], text[1:-1]) if kind == "text" else (_number(text), text)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -151,12 +152,15 @@ def _number(text: str) -> Any:  # noqa: ANN401 - any literal
         return text
 
 
-def _compared(compare: Callable[[Any, Any], Any], one: object, other: object) -> bool:
+def _compared(compare: Callable[[Any, Any], Any], one: object, other: object, text: str) -> bool:
+    """Compare a fact with a value; a text, a tag or a list with what was typed."""
     if isinstance(one, frozenset):  # of tags: it is compared with each
-        found = any(_compared(eq if compare is ne else compare, each, other) for each in one)
+        found = any(_compared(eq if compare is ne else compare, each, other, text) for each in one)
         return found != (compare is ne)
+    if isinstance(one, str):
+        other = text
     if isinstance(one, list | tuple):
-        one = str(list(one))
+        one, other = (re.sub(r"[\s'\"]", "", word) for word in (str(list(one)), text))
     try:
         return bool(compare(one, other))
     except TypeError:  # a number and a text

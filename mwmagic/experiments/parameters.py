@@ -79,6 +79,8 @@ def parameters(source: str) -> list[Parameter]:
         return []
     try:
         program = Program(ast.parse(source))
+    except SyntaxError as error:
+        raise SyntaxError(f"{error.msg} in line {error.lineno}") from error
     except (ValueError, RecursionError) as error:  # a null byte, bytes that are not UTF-8, ...
         raise SyntaxError(str(error)) from error
     known: dict[str, Parameter] = {}
@@ -114,7 +116,7 @@ def settings(
 ) -> Settings:
     """Set parameters of a program, which is given some arguments and variables besides.
 
-    The last part of a dotted name is enough where only one parameter has it, and a text is read as
+    The last parts of a dotted name are enough where only one parameter has them; a text is read as
     the parameter's own value is written. BadArguments is raised if there is no such parameter, it
     cannot be set or not to this value, or it is set twice.
     """
@@ -127,7 +129,7 @@ def settings(
     args = _spelled_out(known, args)
     chosen: dict[str, Any] = {}
     for name, asked in given.items():
-        one = named(name, known)
+        one = named(name, known, source)
         if one.name in chosen:
             raise BadArguments(f"the parameter {one.name} is given twice; leave one out")
         value = _checked(one, asked)
@@ -199,25 +201,34 @@ def listed(known: Iterable[Parameter]) -> str:
     return f"its parameters are {', '.join(found[:LISTED_LIMIT])}{more}"
 
 
-def named(name: str, known: list[Parameter]) -> Parameter:
-    """Return the parameter of a name, or of the last part of a name."""
+def named(name: str, known: list[Parameter], source: str = "") -> Parameter:
+    """Return the parameter of a program with a name, or with the last parts of a name."""
     exact = [one for one in known if one.name == name]
-    short = [one for one in known if one.name.rpartition(".")[2] == name]
+    short = [one for one in known if one.name.endswith(f".{name}")]
     found = exact or [one for one in short if not one.refusal] or short
     if len(found) > 1:
         choices = " or ".join(one.name for one in found)
         raise BadArguments(f"the program has several parameters {name!r}: write {choices}")
+    settable = [one.name for one in known if not one.refusal]
+    like = meant(name, settable)
+    hint = f"; did you mean {like}?" if like else ""
     if not found:
-        settable = {one.name: one for one in known if not one.refusal}
-        like = meant(name, settable)
-        hint = f"; did you mean {like}?" if like else ""
-        raise BadArguments(f"the program has no parameter {name!r}: {listed(known)}{hint}")
+        line = _computed(name, source)
+        why = f", as its value in line {line} is computed" if line else ""
+        raise BadArguments(f"the program has no parameter {name!r}{why}: {listed(known)}{hint}")
     [one] = found
     if one.refusal:
         raise BadArguments(
-            f"setting {one.name} in line {one.line} would change nothing: {one.refusal}"
+            f"{one.name} in line {one.line} cannot be set: {one.refusal}; {listed(known)}{hint}"
         )
     return one
+
+
+def _computed(name: str, source: str) -> int:
+    """Return the line in which a program gives a name a computed value; 0 if none does."""
+    nodes = Program(ast.parse(source)).globals.get(name, [])
+    lines = [one.lineno for one in nodes if isinstance(one, ast.Assign | ast.AnnAssign)]
+    return lines[0] if lines else 0
 
 
 def _cast(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
@@ -255,11 +266,21 @@ def _checked(one: Parameter, value: Any) -> Any:  # noqa: ANN401 - any literal
     if kind is float and isinstance(value, int):
         value = float(value)
     if kind in (list, tuple) and isinstance(value, list | tuple):
-        value = kind(value)
+        value = kind(_elements(one, value))
     if one.choices and value not in one.choices:
         choices = ", ".join(map(str, one.choices))
         raise BadArguments(f"the parameter {one.name} takes one of {choices}, not {value!r}")
     return value
+
+
+def _elements(one: Parameter, values: Sequence[Any]) -> list[Any]:
+    """Return the elements of a list, which are numbers if the program's own are."""
+    own = one.value if isinstance(one.value, list | tuple) else ()
+    kinds = {type(element) for element in own}
+    if not kinds or not kinds <= {int, float}:
+        return list(values)
+    element = replace(one, kind=float if float in kinds else int, choices=(), span=None)
+    return [_checked(element, value) for value in values]
 
 
 def _read(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
@@ -409,7 +430,7 @@ def unset(
         raise BadArguments(f"the program's parameters cannot be read: {error}") from error
     words = _spelled_out(known, words)
     for name in names:
-        one = named(name, known)
+        one = named(name, known, source)
         left.pop(one.variable, None)
         words = _others(one, words)
     return tuple(words), left

@@ -204,7 +204,7 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name, node
             continue
-        if isinstance(node, ast.Lambda):
+        if isinstance(node, ast.Lambda) or (isinstance(node, ast.AnnAssign) and not node.value):
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:

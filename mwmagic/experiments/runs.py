@@ -232,7 +232,9 @@ def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:
         for name, value in run.parameters.items():
             found.setdefault(name, []).append(value)
     one_program = len({run.name for run in runs}) == 1
-    having = sum(bool(run.parameters) for run in runs)
+    known = {run.name for run in runs if run.parameters}
+    # A program has none, or the record of a run has lost its code.
+    having = sum(bool(run.parameters) or run.name not in known for run in runs)
     lacking = {name for name, seen in found.items() if len(seen) < having}
     other = [
         name
@@ -244,8 +246,13 @@ def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:
 
 
 def usual_metrics(runs: Iterable[Facts]) -> list[str]:
-    """Return the metrics to show if none are chosen: a loss and an accuracy, where there are."""
-    there = {name for run in runs for name in run.best}
+    """Return the metrics to show if none are chosen: a loss and an accuracy, where there are.
+
+    A parameter that a program prints, as ``lr=0.1``, is none of them.
+    """
+    runs = list(runs)
+    given = {name.rpartition(".")[2] for run in runs for name in run.parameters}
+    there = {name for run in runs for name in run.best if name not in given}
     chosen = [one for one in _USUAL if one in there]
     loss = [one for one in chosen if "loss" in one][:1]
     accuracy = [one for one in chosen if "accuracy" in one][:1]

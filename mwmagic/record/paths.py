@@ -10,6 +10,7 @@ are replaced, even after the directory was moved.
       written/main.py               the hash of what mwmagic wrote to main.py beside the folder
       demo.log                      what the kernel of `mwmagic demo` printed
       runs/.lock                    held while the next run's directory is created
+      runs/.removed                 the highest number of a run that was removed: it stays taken
       runs/index/0.json             a copy of what a table shows of runs 1 to 499 that are over
       sweeps/0002/                  a sweep: sweep.json, program.py, trials.jsonl, writer.json
       scalings/0001/                a scaling study: scaling.json, and the same
@@ -57,6 +58,7 @@ __all__ = [
     "inside",
     "is_as_written",
     "keep_from_git",
+    "keep_number",
     "lock_file",
     "make_private",
     "mark_file",
@@ -108,6 +110,24 @@ def ignore_file(root: Path) -> Path:
 def lock_file(root: Path) -> Path:
     """Return the file whose lock is held while the next run's directory is created."""
     return runs_folder(root) / ".lock"
+
+
+def _removed_file(root: Path) -> Path:
+    return runs_folder(root) / ".removed"
+
+
+def highest_removed(root: Path) -> int:
+    """Return the highest number of a run below `root` that was removed; 0 if none was."""
+    try:
+        return int(_removed_file(root).read_bytes())
+    except (OSError, ValueError):
+        return 0
+
+
+def keep_number(root: Path, number: int) -> None:
+    """Have no other run below `root` get a number, although its run is about to be removed."""
+    if number > highest_removed(root):
+        replace(_removed_file(root), b"%d" % number)
 
 
 def index_file(folder: Path, part: int) -> Path:
@@ -195,7 +215,8 @@ class RunPaths:
     def fresh(cls, root: Path, name: str) -> tuple[int, RunPaths]:
         """Return the number and the paths of the next run below `root`."""
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:SLUG_CHARACTERS].strip("-.") or "run"
-        number = max((number for number, _ in numbered(root)), default=0) + 1
+        latest = max((number for number, _ in numbered(root)), default=0)
+        number = max(latest, highest_removed(root)) + 1
         return number, cls(runs_folder(root) / f"{number:04d}-{slug}")
 
     def stamp(self) -> int:

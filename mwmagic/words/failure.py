@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "advice",
     "ended",
     "explain",
     "headline",
@@ -230,10 +231,19 @@ def _fill(text: str, finding: Finding, gaps: Sequence[str]) -> str:
 def _known(known: KnownFailure | None, cause: Cause) -> list[str]:
     if known is None:
         return []
+    meaning, remedy = advice(cause)
+    edited = _edited(known, cause.where)
+    return [f"  {meaning}", f"  Try: {remedy}", *edited, f"  See {known.link}"]
+
+
+def advice(cause: Cause) -> tuple[str, str]:
+    """Return what a known failure means and what to try; both are empty of another one."""
+    known = _entry(cause.known or "")
+    if known is None:
+        return "", ""
     texts = (known.meaning, known.advice(cause.options))
     meaning, remedy = (_fill(text, cause.finding, cause.gaps) for text in texts)
-    edited = _edited(known, cause.where)
-    return [f"  {meaning}", f"  Try: {remedy}.", *edited, f"  See {known.link}"]
+    return meaning, f"{remedy}."
 
 
 def _edited(known: KnownFailure, where: Location | None) -> list[str]:

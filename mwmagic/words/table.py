@@ -23,7 +23,7 @@ from .failure import headline
 from .run import clock, state_tone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from mwmagic.record import Record
@@ -42,6 +42,20 @@ __all__ = [
     "took_text",
     "value_text",
 ]
+
+_OWN_NAMES = (
+    "folder",
+    "run",
+    "program",
+    "began",
+    "took",
+    "state",
+    "tasks",
+    "cause",
+    "tags",
+    "note",
+)
+"""The names of the columns that every table may have."""
 
 NO_RUNS = "no runs are recorded here"
 
@@ -71,9 +85,10 @@ class RunTable(Sequence["Record"]):
 
     `where` is a filter such as ``units>=64 and state==finished``; `sort` a column, a parameter or a
     metric, the smallest first unless `reverse`; `best` a metric, the best run first. `last` takes
-    only so many of the latest runs, and `metrics` are those to show, by default a loss and an
-    accuracy. With `folder`, the directory above the folders of the runs, each row names its own. A
-    name that no run has, a filter that cannot be read, or two orders raise BadArguments.
+    only so many of the latest runs that `where` leaves, and `metrics` are those to show, by default
+    a loss and an accuracy. With `folder`, the directory above the folders of the runs, each row
+    names its own. A name that no run has, a filter that cannot be read, or two orders raise
+    BadArguments.
     """
 
     def __init__(
@@ -90,17 +105,18 @@ class RunTable(Sequence["Record"]):
     ) -> None:
         if sort and best:
             raise BadArguments("--sort and --best both set the order: leave one out")
-        known = list(records) if folder else list(records[-(last or 0) :])
+        known = list(records) if folder or where else list(records[-(last or 0) :])
         facts = indexed(known)
         records_of = dict(zip(map(id, facts), known, strict=True))
         self._folders: dict[int, str] = {}
         if folder:
-            facts = sorted(facts, key=lambda one: one.started or 0.0)[-(last or 0) :]
+            facts = sorted(facts, key=lambda one: one.started or 0.0)
             self._folders = {id(one): _place(records_of[id(one)], folder) for one in facts}
         values = {}
+        metric_names = set[str]()
         if where or sort or best or metrics:
-            every = {name for one in facts for name in one.best}
-            values = {id(one): one.values(every) for one in facts}
+            metric_names = {name for one in facts for name in one.best}
+            values = {id(one): one.values(metric_names) for one in facts}
         if folder:
             values = {key: {**one, "folder": self._folders[key]} for key, one in values.items()}
         names = {name for one in values.values() for name in one}
@@ -110,6 +126,8 @@ class RunTable(Sequence["Record"]):
             facts = [one for one in facts if check(values[id(one)])]
         if known:
             check_names(filter(None, (*metrics, best, sort)), names)
+            _check_metrics(filter(None, (*metrics, best)), metric_names)
+        facts = facts[-(last or 0) :]
         if best:
             facts = best_first(facts, best)
         elif sort:
@@ -145,7 +163,7 @@ class RunTable(Sequence["Record"]):
                 for name in metrics
                 if name not in self.metrics
             ),
-            *(parameter_column(self.facts, name, name, shown=False) for name in same),
+            *(parameter_column(self.facts, name, self._title(name), shown=False) for name in same),
         ]
         columns, notes = self._parted([*self._visible(other), *hidden], same)
         return columns, [*notes, *self.troubles]
@@ -163,13 +181,19 @@ class RunTable(Sequence["Record"]):
         return [
             *([Column("folder", places, places)] if self._folders else []),
             *_own(self.facts),
-            *(parameter_column(self.facts, name, short_name(name, other)) for name in other),
+            *(parameter_column(self.facts, name, self._title(name, other)) for name in other),
             *(metric_column(self.facts, name, shown=True) for name in self.metrics),
             *(curve_column(self.facts, name) for name in self.metrics[:1] if drawn),
             Column("cause", causes, causes, shown=any(causes)),
             Column("tags", tags, tags, shown=any(tags)),
             Column("note", notes, notes, shown=any(notes)),
         ]
+
+    def _title(self, name: str, others: Sequence[str] = ()) -> str:
+        """Return the name of a parameter's column, which no other column has; filters take it."""
+        taken = {*_OWN_NAMES, *(metric for one in self.facts for metric in one.best)}
+        short = short_name(name, others) if others else name
+        return with_dot(name, taken) if short in taken else short
 
     def _parameters(self) -> tuple[list[str], dict[str, Any]]:
         other, same = differing(self.facts)
@@ -290,6 +314,14 @@ def described(one: Facts, record: Record) -> dict[str, Any]:
     return found
 
 
+def _check_metrics(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise BadArguments for names of columns and parameters in place of metrics."""
+    for name in names:
+        if name not in known:
+            there = f"the metrics are {', '.join(sorted(known))}" if known else "no run has one"
+            raise BadArguments(f"{name} is not a metric: {there}; --sort {name} sorts by it")
+
+
 def _ordered(facts: list[Facts], keys: dict[int, Any], *, reverse: bool) -> list[Facts]:
     """Sort runs by a fact; those that lack it come last."""
     having = [one for one in facts if keys[id(one)] is not None]
@@ -405,7 +437,7 @@ CAUSE_CHARACTERS = 80
 
 def value_text(value: object) -> str:
     """Return a value as a cell has it: numbers with four digits, and no long texts."""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
     return _bounded(text, PARAMETER_CHARACTERS)
 
 

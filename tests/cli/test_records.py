@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,15 @@ def test_a_failure_is_explained_with_its_line(here, shell):
     assert (code, out) == (0, "\n".join(found["text"]) + "\n")
     write(here)
     assert shell("explain")[1] == "run 2 is finished: it did not fail\n"
+
+
+def test_a_known_failure_is_explained_in_whole_sentences(here, shell):
+    cause = replace(CAUSE, known="module-missing", gaps=("helper",))
+    write(here, how="failed", cause=cause.as_json())
+    found = json.loads(shell("explain", "--json")[1])
+    assert "and helper is in neither" in found["meaning"]
+    assert "provides helper" in found["remedy"]
+    assert f"  {found['meaning']}" in found["text"]
 
 
 def test_logs_are_objects_for_programs(here, shell):
@@ -201,6 +211,13 @@ def test_old_runs_are_listed_before_they_go(here, shell):
     assert [one.number for one in runs()] == [1, 4, 5]
     assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 1 run and freed ")
     assert [one.number for one in runs()] == [1, 5], "a lost run may go on elsewhere"
+
+
+def test_a_removed_run_keeps_its_number(here, shell):
+    write(here)
+    write(here)
+    assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 2 runs")
+    assert write(here).number == 3, "sweeps, notes and saved notebooks name runs by their numbers"
 
 
 def test_what_changed_is_said_of_a_finished_run(here, shell):

@@ -77,4 +77,6 @@ def test_a_shell_sets_and_lists_them(tmp_path, monkeypatch, capsys, nothing_surv
     told = capsys.readouterr().err
     assert "mwmagic run -p units=3 -p lr=1 main.py" in told, "what follows it would be its own"
     assert main(["run", "-p", "steps=3", "main.py"]) == 2
-    assert "setting steps in line 7 would change nothing" in capsys.readouterr().err
+    assert (
+        "steps in line 7 cannot be set: it is assigned again in line 8" in capsys.readouterr().err
+    )

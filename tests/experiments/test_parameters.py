@@ -317,6 +317,15 @@ def test_an_entry_is_set_by_the_last_part_of_its_name():
     )
 
 
+def test_the_last_parts_of_a_name_are_enough():
+    chosen = settings("a = {'opt': {'lr': 1}}\nb = {'lr': 2}", {"opt.lr": "3"})
+    assert chosen.values == {"a.opt.lr": 3}
+
+
+def test_an_annotation_without_a_value_is_no_second_assignment():
+    assert settings("units: int\nunits = 3", {"units": "4"}).source == "units: int\nunits = 4"
+
+
 def test_the_fields_of_a_class_are_set():
     source = DATACLASS.replace(
         "import keras", "class keras: layers = type('', (), {'Layer': object})"
@@ -406,7 +415,7 @@ REFUSED = {
     "assigned again": (
         LOOP,
         {"units": "3"},
-        "setting units in line 9 would change nothing: it is assigned again in line 11",
+        "units in line 9 cannot be set: it is assigned again in line 11; its parameters are ",
     ),
     "text for a number": (
         TUTORIAL,
@@ -424,9 +433,19 @@ REFUSED = {
         {"lr": "3"},
         "the program has several parameters 'lr': write a.lr or b.lr",
     ),
+    "one that is computed": (
+        "units = 2 * 32\nsteps = 3",
+        {"units": "3"},
+        "no parameter 'units', as its value in line 1 is computed: its parameters are steps",
+    ),
+    "texts in a list of numbers": (
+        "layers = (64, 32)",
+        {"layers": "64,wide"},
+        "the parameter layers takes an integer, not 'wide'",
+    ),
     "twice": ("a = {'lr': 1}", {"lr": "3", "a.lr": "4"}, "the parameter a.lr is given twice"),
     "another choice": (ARGPARSE, {"optimizer": "lion"}, "takes one of sgd, adam, not 'lion'"),
-    "a source that cannot be read": ("a = (", {"a": "1"}, "parameters cannot be read: '(' was"),
+    "a source that cannot be read": ("a = (", {"a": "1"}, "'(' was never closed in line 1"),
 }
 
 

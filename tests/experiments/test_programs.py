@@ -208,7 +208,7 @@ class Program:
     env: dict = field(default_factory=dict)
 
 
-AGAIN = "would change nothing: it is assigned again in line {}"
+AGAIN = "cannot be set: it is assigned again in line {}"
 
 PROGRAMS = {
     "a tutorial's main.py": Program(

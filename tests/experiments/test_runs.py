@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,7 @@ def test_runs_are_chosen_and_sorted(three):
     assert numbers(RunTable(every, where="units>=64 and state==finished")) == [1, 2]
     assert numbers(RunTable(every, where="not (units<64 or val_loss<0.3)")) == [1]
     assert numbers(RunTable(every, where="opt.decay==0.5 and decay=0.5", last=2)) == [2, 3]
+    assert numbers(RunTable(every, where="state==finished", last=2)) == [1, 2]
     assert numbers(RunTable(every, sort="units")) == [3, 1, 2]
     assert numbers(RunTable(every, sort="took", reverse=True)) == [2, 1, 3]
     assert numbers(RunTable(every, sort="val_loss")) == [2, 1, 3], "those without it come last"
@@ -116,6 +118,8 @@ def test_runs_are_chosen_and_sorted(three):
         ({"sort": "lerning"}, "no run here has 'lerning': there are "),
         ({"best": "f1"}, "no run here has 'f1'"),
         ({"metrics": ["f1"]}, "no run here has 'f1'"),
+        ({"best": "units"}, "units is not a metric: the metrics are accuracy, loss, val_loss"),
+        ({"metrics": ["state"]}, "state is not a metric"),
         ({"best": "loss", "sort": "units"}, "--sort and --best both set the order: leave one out"),
     ],
 )
@@ -131,6 +135,8 @@ def test_a_filter_compares_what_can_be_compared():
     assert not Filter("n!=text")({}), "what a run lacks is not compared"
     assert Filter("flag==true and x==none and y==1e-3")({"flag": True, "x": None, "y": 0.001})
     assert Filter("sizes=='[1, 2]'")({"sizes": [1, 2]})
+    assert Filter("sizes==[1,2] and (names==[a, b])")({"sizes": [1, 2], "names": ["a", "b"]})
+    assert Filter("name==5 and other!=5")({"name": "5", "other": "6"}), "what looks like a number"
 
 
 def test_a_shell_prints_the_table_for_people_and_for_programs(three, capsys):
@@ -161,6 +167,31 @@ def test_a_parameter_named_like_a_metric_or_a_fact_has_a_dot(tmp_path, monkeypat
     frame = mwmagic.runs(tmp_path, frame=True)
     assert list(frame[".loss"]) == ["mse", "mae"]
     assert frame["loss"][0] == 0.2
+
+
+def test_each_column_has_a_name_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for at in (1, 2):
+        more = f"tags = {at}\nscore = {at}\ntext = 'a\\n{at}'\n"
+        record(tmp_path, more=more, score=(1.0, 0.5))
+    table = RunTable(runs(tmp_path), where=".score>=1 and .tags<=2")
+    names = [one.name for one in table.columns()[0]]
+    assert len({*names}) == len(names)
+    assert {".score", ".tags"} < {*names}
+    assert len(repr(table).splitlines()) == 4, "a text of two lines stands in one"
+
+
+def test_what_is_the_same_in_all_is_so_in_all_programs(three):
+    facts = [facts_of(one) for one in runs(three)]
+    other = replace(facts[0], name="other", parameters={})
+    assert differing([facts[0], other]) == ([], {})
+    lost = replace(facts[0], parameters={})
+    assert differing([facts[0], lost])[1] == facts[0].parameters, "its code is lost"
+
+
+def test_a_parameter_that_is_printed_is_no_result(three):
+    printed = replace(facts_of(runs(three)[0]), best={"lr": 0.1, "score": 1.0})
+    assert usual_metrics([printed]) == ["score"]
 
 
 def test_runs_that_lack_what_sorts_come_last_in_either_order(three):

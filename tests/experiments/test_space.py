@@ -111,7 +111,7 @@ def test_a_plan_keeps_a_space():
         (["unit=1"], "did you mean units"),
         (["units=1.5"], "takes an integer"),
         (["units=uniform(1.5,3)"], "takes integers"),
-        (["twice=3"], "would change nothing"),
+        (["twice=3"], "cannot be set"),
         (["lr=log(0,1)"], "must begin above 0"),
         (["lr=uniform(1,1)"], "from a lower number to a higher one"),
         (["lr=log(a,1)"], "needs numbers at both ends"),
