@@ -59,6 +59,10 @@ SLOWER_RATIO = 0.2
 WAITING_RATIO = 0.5
 """The part of a step that all tasks wait for each other, if what they send takes too long."""
 
+TRACED_RATIO = 0.3
+"""The least part of a loss in which TensorFlow builds graphs, if it is lost to functions that are
+traced again: to optimise and to prepare a new graph takes the rest."""
+
 LINK_RATIO = 2.0
 """How many times as long as any other a link is busy that is slower than the others."""
 
@@ -76,16 +80,17 @@ def judge(
     rows = _common(windows)
     if len(rows) < LEAST_COUNT:
         return None
-    means = {task: _mean([row[task] for row in rows]) for task in windows}
+    means = _means(rows)
     alike = _all(rows, means)
     if alike is not None or len(windows) == 1:
         return alike
     return (
         _stopped(means, stopped or {})
         or _late(rows, means)
-        or _slower(rows, means)
+        or _slower(_known(rows))
         or _more_work(rows, means)
-        or _waiting(rows, means)
+        or _queued(_known(rows))
+        or _waiting(_known(rows))
     )
 
 
@@ -99,6 +104,15 @@ def _common(windows: Mapping[str, Sequence[Window]]) -> list[dict[str, Window]]:
     ]
 
 
+def _known(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows in which it is known of each task how long it waits for the others."""
+    return [row for row in rows if all(one.waits is not None for one in row.values())]
+
+
+def _means(rows: Sequence[Row]) -> dict[str, Window]:
+    return {task: _mean([row[task] for row in rows]) for task in rows[0]}
+
+
 def _mean(windows: Sequence[Window]) -> Window:
     """Return the mean of windows, with the lines that were seen most often."""
     numbers: dict[str, Any] = {
@@ -108,7 +122,7 @@ def _mean(windows: Sequence[Window]) -> Window:
         name: _commonest(getattr(one, name) for one in windows) for name in _LINES
     }
     known = [one.waits for one in windows if one.waits is not None]
-    waits = fmean(known) if len(known) == len(windows) else None
+    waits = fmean(known) if known else None
     return Window(first=0, steps=1, waits=waits, **numbers, **texts)
 
 
@@ -178,10 +192,9 @@ def _lateness(row: Row, task: str) -> SlowCause | None:
     def covers(name: str) -> bool:
         return _excess(row, task, attrgetter(name)) >= enough
 
-    if covers("collected"):
-        return SlowCause.GARBAGE
-    if covers("traced"):
-        return SlowCause.TRACING
+    overhead = _overhead(row, task, _excess(row, task, _apart))
+    if overhead is not None:
+        return overhead
     if covers("callbacks"):
         return SlowCause.CALLBACKS
     if not covers("input"):
@@ -191,11 +204,17 @@ def _lateness(row: Row, task: str) -> SlowCause | None:
     return SlowCause.INPUT_COMPUTES if covers("cpu") else SlowCause.INPUT_WAITS
 
 
+def _overhead(row: Row, task: str, lost: float) -> SlowCause | None:
+    """Return what takes the most of a task's lost time that is neither the user's nor a step's."""
+    if _excess(row, task, attrgetter("collected")) >= COVER_RATIO * lost > 0:
+        return SlowCause.GARBAGE
+    traces = _excess(row, task, attrgetter("traced")) >= TRACED_RATIO * lost > 0
+    return SlowCause.TRACING if traces else None
+
+
 _PARTS = {
     SlowCause.THROTTLED: "throttled",
     SlowCause.STOPPED: "held",
-    SlowCause.GARBAGE: "collected",
-    SlowCause.TRACING: "traced",
     SlowCause.CODE_WAITS: "own",
     SlowCause.MORE_WORK: "cpu",
     SlowCause.NEIGHBOUR: "queued",
@@ -204,10 +223,11 @@ _PARTS = {
 one first."""
 
 
-def _slower(rows: Sequence[Row], means: Row) -> Slowdown | None:
+def _slower(rows: Sequence[Row]) -> Slowdown | None:
     """Return which task waits less for the others than they do for it, and why if that is known."""
-    if any(one.waits is None for one in means.values()):
+    if len(rows) < LEAST_COUNT:
         return None
+    means = _means(rows)
     leads = [_lead(row, _unwaiting) for row in rows]
     late = [task for row, (task, lost) in zip(rows, leads, strict=True) if lost >= _clear(row)]
     task, times = Counter(late).most_common(1)[0] if late else ("", 0)
@@ -217,9 +237,16 @@ def _slower(rows: Sequence[Row], means: Row) -> Slowdown | None:
     share = lost / own.wall
     if share < SLOWER_RATIO:
         return None
-    for cause, part in _PARTS.items():
-        if _excess(means, task, attrgetter(part)) >= COVER_RATIO * lost:
-            return Slowdown(cause, task, "always", share, own.wall, _line(cause, own))
+    covering = (
+        cause
+        for cause, part in _PARTS.items()
+        if _excess(means, task, attrgetter(part)) >= COVER_RATIO * lost
+    )
+    cause = _overhead(means, task, lost) or next(covering, None)
+    if cause is SlowCause.MORE_WORK and own.at_input:
+        cause = SlowCause.INPUT_COMPUTES  # or, rarely, Python in the step
+    if cause is not None:
+        return Slowdown(cause, task, "always", share, own.wall, _line(cause, own))
     return Slowdown(SlowCause.UNCLEAR, task, "always", share, own.wall, own.at_main)
 
 
@@ -256,6 +283,7 @@ def _more_work(rows: Sequence[Row], means: Row) -> Slowdown | None:
         return None
     line = means[task].at_input  # Python in the input delays the training loop more than its input
     cause = SlowCause.INPUT_COMPUTES if line else SlowCause.MORE_WORK
+    cause = _overhead(means, task, own - others) or cause
     return Slowdown(cause, task, at=line, times=own / others if others else None)
 
 
@@ -286,13 +314,29 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     return None
 
 
-def _waiting(rows: Sequence[Row], means: Row) -> Slowdown | None:
+def _queued(rows: Sequence[Row]) -> Slowdown | None:
+    """Return which task waits longer for a CPU than the others, and not longer for them."""
+    if len(rows) < LEAST_COUNT:
+        return None
+    means, of = _means(rows), attrgetter("queued")
+    task, _ = _lead(means, of)
+    lost, step = _excess(means, task, of), means[task].wall
+    often = sum(_excess(row, task, of) >= _clear(row) for row in rows) >= OFTEN_RATIO * len(rows)
+    if not often or lost < SLOWER_RATIO * step or _excess(means, task, _unwaiting) < 0:
+        return None
+    throttled = _excess(means, task, attrgetter("throttled")) >= COVER_RATIO * lost
+    cause = SlowCause.THROTTLED if throttled else SlowCause.NEIGHBOUR
+    return Slowdown(cause, task, "always", lost / step, step)
+
+
+def _waiting(rows: Sequence[Row]) -> Slowdown | None:
     """Return that all tasks mostly wait for what they send each other, over one link or over all.
 
     TCP knows for how long it had sent data that had not arrived.
     """
-    if any(one.waits is None for row in rows for one in row.values()):
+    if len(rows) < LEAST_COUNT:
         return None
+    means = _means(rows)
     least = [min((one.waits or 0.0) / one.wall for one in row.values()) for row in rows]
     share = min((one.waits or 0.0) / one.wall for one in means.values())
     often = sum(each >= WAITING_RATIO for each in least) >= OFTEN_RATIO * len(rows)

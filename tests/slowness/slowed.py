@@ -58,7 +58,7 @@ def backward(gradient):
     if CAUSE == "backward-sleeps":
         time.sleep(0.2)
     else:
-        np.linalg.svd(np.ones((300, 300)))
+        burn(0.2)
     return gradient
 
 
@@ -121,7 +121,7 @@ if mine and CAUSE == "throttled":
     with open(f"{os.environ['QUOTA']}/cgroup.procs", "w") as group:
         group.write(str(os.getpid()))
 with strategy.scope():
-    depth = 1 if CAUSE.startswith("backward") else 8
+    depth = 2 if CAUSE.startswith("backward") else 8
     width = 2048 if CAUSE == "link" else 256
     layers = [tf.keras.layers.Input((256,)), *[Work() for _ in range(depth)]]
     if CAUSE == "link":
