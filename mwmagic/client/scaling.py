@@ -13,7 +13,7 @@ from mwmagic.experiments.scaling import STEPS_COUNT, STRONG, WEAK, Scaling, Scal
 from mwmagic.experiments.sweep import written
 from mwmagic.model.option import read_count, read_setting
 from mwmagic.model.options import ClusterOptions
-from mwmagic.words.scaling import begun_words, speed_words
+from mwmagic.words.scaling import begun_words, lines, speed_words
 
 from .arguments import add_params, reader
 from .cluster import Cluster
@@ -55,6 +55,7 @@ def scale(
     batch: str = "",
     worker_batch: str = "",
     alone: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = print,
     **options: Any,  # noqa: ANN401 - see ClusterOptions
 ) -> Scaling:
     """Run a file with so many workers in turn, and measure how fast each trains.
@@ -81,6 +82,8 @@ def scale(
     alone : mapping of str to object, optional
         Parameters with which the program trains in one process without a strategy, which is
         measured too.
+    progress : callable, optional
+        Called with a line when a size begins, and with the table and what it says at the end.
     **options
         Those of the clusters, as `Cluster` has them.
 
@@ -109,7 +112,14 @@ def scale(
         repeat=repeat,
         options=options,
     )
-    conduct(found, on_message=_LOGGER.info, on_change=_LOGGER.info)
+
+    def report(text: str) -> None:
+        if progress is not None:
+            progress(text)
+
+    conduct(found, on_message=_LOGGER.warning, on_change=report)
+    for line in lines(found.study()):
+        report(line)
     return found
 
 

@@ -11,7 +11,8 @@ import statistics
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mwmagic.record.metrics import REPORTED, frame_of, parsed
+from mwmagic.model.slowness import Window
+from mwmagic.record.metrics import REPORTED, STEPS, frame_of, parsed
 from mwmagic.record.reader import json_lines
 
 from .series import Course
@@ -61,6 +62,9 @@ MEASURABLE_SECONDS = 1.0
 
 PARTS_COUNT = 5
 """Into how many parts a training is divided, whose speeds differ by what is called its spread."""
+
+WINDOWS_COUNT = 3
+"""The fewest windows of steps that say how long the workers wait for each other."""
 
 SAME_RATIO = 0.01
 """How far two counts of samples may differ to be the same."""
@@ -140,6 +144,25 @@ def marks(record: Record) -> list[StepMark]:
     return []
 
 
+def waiting_ratio(record: Record) -> float | None:
+    """Return in which part of a step all tasks of a run wait for each other; None if unknown.
+
+    That is what the task waits that waits least, in the same steps.
+    """
+    by_first: dict[int, list[Window]] = {}
+    attempts = [raw for raw in json_lines(record.paths.metrics) if raw.get("kind") == STEPS]
+    last = max((raw.get("attempt", 0) for raw in attempts), default=0)
+    for raw in attempts:
+        window = Window.from_json(raw.get("steps"))
+        if raw.get("attempt", 0) == last and window.wall > 0 and window.waits is not None:
+            by_first.setdefault(window.first, []).append(window)
+    tasks = len(record.tasks)
+    whole = [own for own in by_first.values() if len(own) == tasks > 1]
+    if len(whole) < WINDOWS_COUNT:
+        return None
+    return statistics.fmean(min((one.waits or 0.0) / one.wall for one in own) for own in whole)
+
+
 @dataclass(frozen=True)
 class Speed:
     """How fast a run trained: the steps and seconds that were measured, and those of its parts."""
@@ -148,6 +171,8 @@ class Speed:
     seconds: float = 0.0
     rates: tuple[float, ...] = ()
     samples: float | None = None
+    waits: float | None = None
+    """In which part of a step all tasks wait for each other, if that is known."""
 
     @property
     def rate(self) -> float | None:
@@ -196,7 +221,7 @@ def _sum(windows: Iterable[tuple[float, float]]) -> tuple[float, float]:
 def measured(record: Record, steps: int) -> Speed | None:
     """Return how fast a run trained; None if it reported no steps."""
     seen = marks(record)
-    return speed_of(seen, steps) if seen else None
+    return replace(speed_of(seen, steps), waits=waiting_ratio(record)) if seen else None
 
 
 @dataclass(frozen=True)
@@ -224,6 +249,12 @@ class Size:
         """Steps a second; None if no trial measured enough."""
         rates = [one.rate for one in self.speeds if one and one.rate]
         return statistics.fmean(rates) if rates else None
+
+    @property
+    def waits(self) -> float | None:
+        """In which part of a step all its workers wait for each other; None if that is unknown."""
+        known = [one.waits for one in self.speeds if one and one.waits is not None]
+        return statistics.fmean(known) if known else None
 
     @property
     def hosts(self) -> int:
@@ -273,6 +304,7 @@ class Study:
                 "speedup_spread": one.error if one.speedup else None,
                 "ideal": self.ideal(one),
                 "efficiency": self.efficiency(one),
+                "waits": one.waits,
                 "hosts": one.hosts,
             }
             for one in self.sizes

@@ -69,7 +69,8 @@ CAUSES = {
         "TensorFlow traces functions again",
         "traces TensorFlow functions in every step",
         "trace TensorFlow functions in every step",
-        "TensorFlow builds graphs for most of what the task loses",
+        "TensorFlow builds graphs for at least three tenths of what the task loses; preparing them "
+        "takes the rest",
         "making each `tf.function` once, outside the loop, and calling it with tensors instead of "
         "Python numbers, and with `reduce_retracing=True` if shapes change",
     ),
@@ -131,11 +132,10 @@ CAUSES = {
     ),
     SlowCause.UNCLEAR: KnownCause(
         "A task is slower, and it is not clear why",
-        "is slower; why is not clear from its CPU time, its input, its callbacks and its wait for "
-        "CPUs",
+        "takes longer, and why is not clear",
         "",
-        "it waits less for the others than they wait for it, and none of these covers four fifths "
-        "of that",
+        "it waits less for the others than they wait for it, and none of its CPU time, its input, "
+        "its callbacks and its wait for CPUs covers four fifths of that",
         "`%mw_profile`, and what else runs on its machine",
     ),
 }

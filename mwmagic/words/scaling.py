@@ -19,6 +19,9 @@ __all__ = ["begun_words", "cells", "conclusion", "lines", "notes", "speed_words"
 
 HEADS = ("workers", "steps/s", "samples/s", "speed-up", "ideal", "efficiency", "runs")
 
+NOTICEABLE_RATIO = 0.05
+"""The least part of a step that is worth a word."""
+
 _MODES = {
     STRONG: "strong scaling: a step has the same samples whatever the number of workers",
     WEAK: "weak scaling: each worker adds its own samples to a step",
@@ -77,7 +80,7 @@ def conclusion(found: Study) -> str:
         return f"no speeds can be compared{why}"
     first, *more = sorted(others, key=lambda one: one.alone)
     texts = [_compared(first, found), *(_compared(one, found, brief=not one.alone) for one in more)]
-    return f"{', '.join(texts)}{_shared(found)}"
+    return f"{', '.join(texts)}{_shared(found)}{_exchange(found)}"
 
 
 def _compared(size: Size, found: Study, *, brief: bool = False) -> str:
@@ -104,6 +107,15 @@ def _shared(found: Study) -> str:
         f": on {where} the {largest.workers} share{cpus} and its memory, so this says little about "
         f"{counted(largest.workers, 'machine')}"
     )
+
+
+def _exchange(found: Study) -> str:
+    """Say how much of a step the exchange between the workers takes, if that is noticeable."""
+    known = [one for one in found.sizes if one.waits is not None and one.speedup]
+    largest = max(known, key=lambda one: one.workers, default=None)
+    if largest is None or largest.waits is None or largest.waits < NOTICEABLE_RATIO:
+        return ""
+    return f"; in {largest.waits:.0%} of a step the {largest.workers} only wait for each other"
 
 
 def notes(found: Study) -> list[str]:

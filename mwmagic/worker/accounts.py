@@ -9,7 +9,6 @@ import socket
 import struct
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -99,26 +98,28 @@ def _cpu_account() -> Path | None:
 
 
 class Traffic(NamedTuple):
-    """What was sent to a host: bytes that arrived, and the seconds in which some were underway."""
+    """What a connection has sent: bytes that arrived, and for how long some were underway."""
 
     sent: int
     seconds: float
 
 
-def links() -> dict[str, Traffic]:
-    """Return what this process's open connections have sent, by the address of the other end."""
-    sent: Counter[str] = Counter()
-    busy: Counter[str] = Counter()
+def links() -> dict[tuple[str, int, int], Traffic]:
+    """Return what this process's open connections have sent.
+
+    A connection is known by the address of the other end, and by both ports.
+    """
+    found = {}
     for descriptor in _sockets():
         with suppress(OSError, struct.error), socket.socket(fileno=os.dup(descriptor)) as one:
-            peer = one.getpeername()
             if one.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
+            peer, own = one.getpeername(), one.getsockname()
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+            sent, busy = (struct.unpack_from("=Q", info, at)[0] for at in (BYTES_ACKED_AT, BUSY_AT))
             address = peer[0].removeprefix("::ffff:")
-            sent[address] += struct.unpack_from("=Q", info, BYTES_ACKED_AT)[0]
-            busy[address] += struct.unpack_from("=Q", info, BUSY_AT)[0]
-    return {address: Traffic(sent[address], busy[address] / 1e6) for address in sent}
+            found[address, peer[1], own[1]] = Traffic(sent, busy / 1e6)
+    return found
 
 
 def _sockets() -> list[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -200,13 +201,18 @@ class _Window:
         return bool(seen) and not has_accelerator()
 
     def _sent(self) -> tuple[dict[str, float], dict[str, str]]:
-        """Return what was sent over the link that took longest, and to whom."""
-        found = {}
-        for peer, link in links().items():
-            before = self._links.get(peer)
-            if before is not None and link.seconds > before.seconds:
-                found[peer] = (link.seconds - before.seconds, link.sent - before.sent)
-        if not found:
+        """Return what was sent over the link that took longest, and to whom.
+
+        Several connections to a host may be busy at once: the longest one counts.
+        """
+        sent: Counter[str] = Counter()
+        longest: dict[str, float] = {}
+        for end, traffic in links().items():
+            before = self._links.get(end)
+            if before is not None:
+                sent[end[0]] += traffic.sent - before.sent
+                longest[end[0]] = max(traffic.seconds - before.seconds, longest.get(end[0], 0.0))
+        peer = max(longest, key=longest.__getitem__, default="")
+        if not (peer and sent[peer] and longest[peer]):
             return {}, {}
-        peer = max(found, key=lambda one: found[one][0])
-        return {"sending": found[peer][0], "sent": found[peer][1]}, {"peer": peer}
+        return {"sending": longest[peer], "sent": sent[peer]}, {"peer": peer}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mwmagic.client.scaling import new_scaling
@@ -57,17 +59,25 @@ def planned(tmp_path):
     return plan
 
 
-def ran(scaling, number, rate, *, samples=None, state="finished", seconds=4):
-    """Write the record of a trial that trained so many steps a second."""
+def ran(scaling, number, rate, *, samples=None, state="finished", seconds=4, waits=()):
+    """Write the record of a trial that trained so many steps a second.
+
+    If `waits` are given, they are those of two tasks in each step, which takes 100 ms.
+    """
     run = RunDirectory.create(scaling.root, "main")
     launch = {"script": "main.py", "cwd": str(scaling.root), "trial": f"{scaling.key}/{number}"}
-    tasks = {"worker:0": {"state": "ended"}}
+    tasks = {f"worker:{rank}": {"state": "ended"} for rank in range(len(waits) or 1)}
     run.write({"state": state, "launches": {"worker:0": launch}, "tasks": tasks})
     run.flush()
     common = {"task": "worker:0", "attempt": 1, "source": "report", "kind": "report"}
     told = [
         metric_line(wall=one.wall, step=int(one.step), samples=samples, metrics={}, **common)
         for one in steady(rate, seconds)
+    ]
+    told += [
+        json.dumps({"kind": "steps", "task": f"worker:{rank}", "attempt": 1, "steps": window})
+        for rank, wait in enumerate(waits)
+        for window in ({"first": at, "wall": 0.1, "waits": wait} for at in (8, 16, 24))
     ]
     run.paths.metrics.write_text("\n".join(told) + "\n")
 
@@ -90,6 +100,15 @@ def test_what_keras_counts_says_how_the_samples_grow(planned):
     )
     assert not sweeps(weak.root)
     assert [one.facts.values()["scaling"] for one in weak.outcomes()] == [1, 1, 1]
+
+
+def test_the_sentence_says_how_much_of_a_step_the_workers_wait_for_each_other(planned):
+    scaling = planned(1, 2, mode="weak")
+    ran(scaling, 1, 100)
+    ran(scaling, 2, 100, waits=(0.06, 0.04))
+    study = scaling.study()
+    assert [one["waits"] for one in study.rows()] == [None, pytest.approx(0.4)]
+    assert conclusion(study).endswith("; in 40% of a step the 2 only wait for each other")
 
 
 def test_without_samples_nothing_is_compared_until_it_is_said_what_a_step_is(planned):

@@ -1,5 +1,6 @@
 """Verdicts on recorded numbers of two and four tasks, in milliseconds of a step."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,85 @@ def test_a_task_that_is_found_stopped_is_named_unless_all_are():
     found = judge(each, {"worker:0": 0.0, "worker:1": 0.5})
     assert (found.cause, found.task, found.share) == (SlowCause.STOPPED, "worker:1", 0.5)
     assert judge(each, {"worker:0": 0.5, "worker:1": 0.5}) is None
+
+
+PARTS = ("input", "callbacks", "cpu", "waits", "queued")
+PARTS += ("held", "throttled", "own", "collected", "traced")
+
+SAMPLED = {
+    # Measured on two workers of `slowed.py`, the second one slowed on purpose: milliseconds.
+    "base": (22, [1, 0, 13, 2.7, 4.7], [1, 0, 14, 2.6, 4.6]),
+    "waits, and it computes more": (112, [7, 0, 18, 58, 29], [11, 0, 119, 6, 14]),
+    "uneven": (70, [1, 0, 16, 39, 9], [2, 0, 49, 4, 17]),
+    "stopped": (37, [1, 0, 15, 15, 1, 3], [1, 0, 15, 2, 1, 19]),
+    "neighbour": (248, [6, 0, 22, 143, 75, 3], [9, 0, 20, 34, 173, 13]),
+    "neighbour in a lighter case": (37, [1, 0, 15, 12, 6], [1, 0, 14, 7, 15]),
+    "throttled": (55, [1, 0, 16, 27, 10], [3, 0, 15, 6, 31, 2, 31]),
+    "sleeps in the backward pass": (221, [1, 0, 14, 192, 12], [1, 0, 15, 8, 9, 0, 0, 186]),
+    "garbage": (107, [2, 0, 18, 66, 20], [2, 3, 40, 20, 21, 12, 0, 0, 78]),
+    "retraces": (38, [1, 0, 14, 14, 10], [1, 11, 23, 6, 6, 0, 0, 0, 0, 4.3]),
+    "neither CPU nor queue": (100, [1, 0, 20, 60], [1, 0, 20, 5]),
+}
+
+NAMED = {
+    "base": None,
+    "waits, and it computes more": SlowCause.MORE_WORK,
+    "uneven": SlowCause.MORE_WORK,
+    "stopped": SlowCause.STOPPED,
+    "neighbour": SlowCause.NEIGHBOUR,
+    "neighbour in a lighter case": SlowCause.NEIGHBOUR,
+    "throttled": SlowCause.THROTTLED,
+    "sleeps in the backward pass": SlowCause.CODE_WAITS,
+    "garbage": SlowCause.GARBAGE,
+    "retraces": SlowCause.TRACING,
+    "neither CPU nor queue": SlowCause.UNCLEAR,
+}
+
+
+def sampled(wall, *each, **more):
+    """Return four windows of each task, whose wait for the others is known."""
+    return {
+        f"worker:{rank}": [
+            Window(
+                8 * at,
+                4,
+                wall / 1e3,
+                **{name: part / 1e3 for name, part in zip(PARTS, parts, strict=False)},
+                **more.get(f"worker{rank}", {}),
+            )
+            for at in range(1, 5)
+        ]
+        for rank, parts in enumerate(each)
+    }
+
+
+@pytest.mark.parametrize("case", SAMPLED)
+def test_the_task_that_waits_least_is_named_with_its_cause(case):
+    found, cause = judge(sampled(*SAMPLED[case])), NAMED[case]
+    assert (found and (found.cause, found.task)) == (cause and (cause, "worker:1"))
+
+
+def test_python_that_computes_beside_the_step_is_named_with_its_line():
+    at = {"worker1": {"at_input": DECODE}}
+    found = judge(sampled(112, [7, 0, 18, 58, 29], [11, 0, 119, 6, 14], **at))
+    assert (found.cause, found.at) == (SlowCause.INPUT_COMPUTES, DECODE)
+
+
+def test_tasks_whose_wait_for_the_others_is_unknown_are_not_called_slower():
+    found = sampled(100, [1, 0, 20, 60], [1, 0, 20, 5])
+    unknown = [replace(one, waits=None) for one in found["worker:1"]]
+    assert judge({**found, "worker:1": unknown}) is None
+
+
+def test_tasks_that_only_wait_for_each_other_send_over_a_slow_link():
+    quiet, slow = {"sending": 0.01, "sent": 1e6}, {"sending": 0.07, "sent": 7e6, "peer": "10.0.0.3"}
+    parts = [1, 0, 15, 70]
+    found = judge(sampled(100, parts, parts, worker0=quiet, worker1=slow))
+    assert (found.cause, found.task) == (SlowCause.COLLECTIVE, None)
+    found = judge(sampled(100, parts, parts, parts, worker0=quiet, worker1=slow, worker2=quiet))
+    assert (found.cause, found.task) == (SlowCause.LINK, "worker:1")
+    assert "each step sends 7 MB to 10.0.0.3, at 95 MB a second. Try: " in slow_words(found)
+    assert "Without that" not in slow_words(found)
 
 
 def test_a_verdict_names_the_task_the_reason_the_line_the_gain_and_the_remedy():
