@@ -59,7 +59,7 @@ def _command(command: argparse.ArgumentParser) -> str:
         action.metavar or action.dest for action in command._actions if not action.option_strings
     )
     usage = f"{command.prog} [options] {given}".rstrip()
-    rows = "\n".join(_arguments(command))
+    rows = "\n".join(row for row in _arguments(command) if not row.startswith("| `-h,"))
     return f"## `{command.prog}`\n\n{command.description}\n\n```text\n{usage}\n```\n\n{rows}\n"
 
 
