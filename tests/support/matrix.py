@@ -294,7 +294,7 @@ class Round:
             second.later = draw.uniform(0.0, 0.5 if again < 0.15 else 2.0)
             faults.append(second)
         patience = draw.choice([draw.uniform(1.5, 6.0), 60.0])
-        spare, cold = draw.random() < 0.7, draw.random() < 0.8
+        spare, cold = draw.random() < 0.7, draw.random() < 0.95
         return cls(str(seed), workers, spare, patience, cold, faults)
 
     @property
