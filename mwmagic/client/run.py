@@ -387,7 +387,8 @@ class Run:
             return
         name = None if task is None else str(find_task(task, self.cluster.tasks))
         seconds = None if grace is None else OPTIONS["grace"].check(grace)
-        self._connection.request("stop", seconds=REPLY_SECONDS, task=name, grace=seconds)
+        with suppress(NoRun):  # it has ended since
+            self._connection.request("stop", seconds=REPLY_SECONDS, task=name, grace=seconds)
         limit = (self.cluster.options.grace if seconds is None else seconds) + CLOSE_SECONDS
         if not self._connection.wait(lambda _: self._gone(name), limit):
             raise WaitTimeout(

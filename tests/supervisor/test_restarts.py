@@ -281,9 +281,12 @@ def test_a_stop_between_two_attempts(cluster):
     assert one.run("main.py", source="print('next')").wait(120).number == 2
 
 
-def test_stopping_what_is_over_does_nothing(cluster):
+def test_stopping_what_is_over_does_nothing(cluster, monkeypatch):
     run = cluster(1).run("main.py", source="").wait(120)
     run.stop()
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_ended", lambda: False)  # as while it ends
+        run.stop()
     assert run.state == "finished"
     with pytest.raises(NoRun, match="run 1 is over"):
         run.kill(0)

@@ -74,8 +74,9 @@ def phase(step, what):
     os.replace(file.name, f"{{sides}}/phase-{{rank}}")
 
 def gone(task, why):
-    print("tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: "
-        f"Task /job:worker/replica:0/task:{{task}} {{why}}", file=sys.stderr, flush=True)
+    error = "UnavailableError: Collective ops is aborted by: Error reported from"
+    place = f"/job:worker/replica:0/task:{{task}}"
+    print(f"tensorflow.python.framework.errors_impl.{{error}} {{place}}: {{why}}", flush=True)
     sys.exit(1)
 
 def meet():
@@ -185,6 +186,9 @@ def undisturbed(workers):
 
 LOST = {Symptom.HOST_LOST, Symptom.AGENT_LOST}
 LINK = LOST | {Symptom.CUT_OFF}
+BETWEEN = {Symptom.HOSTS_APART, Symptom.CUT_OFF, Symptom.SILENT}
+"""A link between tasks, which only they use, may be sound again when it is looked at."""
+
 STILL = {Symptom.STOPPED_BY_SIGNAL, Symptom.SILENT}
 
 
@@ -217,9 +221,9 @@ KINDS = {
     "cut": Kind(frozenset(LINK), (0.5, 20.0)),
     "cut there": Kind(frozenset(LINK), (0.5, 20.0)),
     "cut back": Kind(frozenset(LINK), (0.5, 20.0)),
-    "cut between": Kind(frozenset({Symptom.HOSTS_APART, Symptom.CUT_OFF}), (0.5, 20.0)),
-    "loss": Kind(frozenset(LINK), (2.0, 15.0)),
-    "slow": Kind(frozenset(LINK), (2.0, 15.0)),
+    "cut between": Kind(frozenset(BETWEEN), (0.5, 20.0)),
+    "loss": Kind(frozenset(LINK | BETWEEN), (2.0, 15.0)),
+    "slow": Kind(frozenset(LINK | BETWEEN), (2.0, 15.0)),
     "interrupt command": Kind(ends=130),
     "terminate command": Kind(ends=-signal.SIGTERM),
     "kill command": Kind(ends=-signal.SIGKILL),
@@ -290,7 +294,7 @@ class Round:
             second.later = draw.uniform(0.0, 0.5 if again < 0.15 else 2.0)
             faults.append(second)
         patience = draw.choice([draw.uniform(1.5, 6.0), 60.0])
-        spare, cold = draw.random() < 0.7, draw.random() < 0.8
+        spare, cold = draw.random() < 0.7, draw.random() < 0.95
         return cls(str(seed), workers, spare, patience, cold, faults)
 
     @property
@@ -541,7 +545,7 @@ class Play:
             return False
         if "worker" in fault.kind:
             return finding.task == f"worker:{fault.victim}"
-        return finding.host in (fault.host, None) or fault.kind == "cut between"
+        return finding.host in (fault.host, None) or finding.symptom in BETWEEN
 
     def lines(self, record, err):
         """What was printed, what is in the logs, and what the command showed."""
@@ -559,7 +563,7 @@ class Play:
                 text = record.log(f"worker:{rank}", int(attempt)).decode()
             except Exception as error:  # noqa: BLE001 - there is no log
                 text = ""
-                if done:
+                if done and not dead:
                     chosen.wrong.append(f"no log of {name}: {error}")
             logged = [int(one) for one in re.findall(rf"^line {name} (\d+) ", text, re.MULTILINE)]
             if logged != list(range(len(logged))) or len(logged) > begun:
