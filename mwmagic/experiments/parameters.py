@@ -40,6 +40,7 @@ __all__ = [
     "Settings",
     "listed",
     "named",
+    "numbers_in",
     "parameters",
     "settings",
     "values",
@@ -178,6 +179,24 @@ def values(
         if not one.refusal and value is not MISSING:
             known[one.name] = value
     return known
+
+
+def numbers_in(source: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that set a program's parameters to numbers.
+
+    Others are left out, as a text may be a secret.
+    """
+    try:
+        known = parameters(source)
+    except SyntaxError:
+        return {}
+    return {
+        one.variable: env[one.variable]
+        for one in known
+        if one.variable in env
+        and one.kind in (int, float)
+        and isinstance(_cast(one, env[one.variable]), int | float)
+    }
 
 
 def without_values(source: str) -> str:

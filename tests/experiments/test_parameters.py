@@ -12,6 +12,7 @@ import pytest
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.parameters import (
     MISSING,
+    numbers_in,
     parameters,
     settings,
     unset,
@@ -511,6 +512,19 @@ def test_options_named_like_those_of_the_command_are_the_programs_own(args):
         settings(COLLIDING, {"params": 1}, args)
     names = ["params", "workers", "wait", "lr"]
     assert unset(COLLIDING, names, [*args, "rest"], {}) == (("rest",), {})
+
+
+def test_numbers_are_taken_from_an_environment_and_texts_are_not():
+    source = """
+import os
+batch = int(os.environ.get("BATCH", 64))
+rate = float(os.getenv("RATE", "0.1"))
+key = os.environ["KEY"]
+name = os.environ.get("NAME", "sgd")
+"""
+    env = {"BATCH": "128", "RATE": "quick", "KEY": "1", "NAME": "adam", "OTHER": "5"}
+    assert numbers_in(source, env) == {"BATCH": "128"}
+    assert numbers_in("batch = (", env) == {}
 
 
 def test_an_argument_hides_a_literal_of_its_name():
