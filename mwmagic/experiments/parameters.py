@@ -134,6 +134,10 @@ def settings(
         if one.name in chosen:
             raise BadArguments(f"the parameter {one.name} is given twice; leave one out")
         value = _checked(one, asked)
+        if value is None and (one.way and not one.way.quoted):
+            raise BadArguments(
+                f"the parameter {one.name} cannot be None, as an argument is text; leave it out"
+            )
         chosen[one.name] = value
         if one.way is not None:
             if _stated(one, args) is not MISSING:
