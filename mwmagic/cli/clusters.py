@@ -80,7 +80,7 @@ def _run(given: argparse.Namespace) -> int:
         return _list(script, args if given.listed else [])
     _check_place(script, args)
     with listening(), Cluster.declare(say, **{"warm": repeats(options), **options}) as cluster:
-        run = cluster.run(script, args=args, params=given.params)
+        run = cluster.run(script, args=args, env=options.get("env"), params=given.params)
         return follow(run, dashboard=given.dashboard, raw=given.raw)
 
 

@@ -493,6 +493,10 @@ def prepared(
         chosen = settings(text, params, args, given)
         text, args, given = chosen.source, tuple(chosen.args), {**given, **chosen.env}
     every = {**inherited(), **env, **given}
+    if "environ" in text or "getenv" in text:
+        from mwmagic.experiments.parameters import numbers_in
+
+        given = {**numbers_in(text, every), **given}
     return replace(launch, args=args, env=every, given=given, attributes=attributes()), text
 
 

@@ -60,9 +60,13 @@ def variables(program: Program) -> Iterator[Parameter]:
         value = MISSING if default is None else program.value(default)
         if isinstance(default, ast.Constant) and default.value is None:
             value = None
-        cast = program.parents.get(node)
+        taken, cast = node, program.parents.get(node)
+        if isinstance(cast, ast.BoolOp) and isinstance(cast.op, ast.Or) and node is cast.values[0]:
+            if not value and len(cast.values) == 2:  # noqa: PLR2004 - `get("LR") or 0.1`
+                value = program.value(cast.values[1])
+            taken, cast = cast, program.parents.get(cast)
         kind: type | None = None
-        if isinstance(cast, ast.Call) and node in cast.args and isinstance(cast.func, ast.Name):
+        if isinstance(cast, ast.Call) and taken in cast.args and isinstance(cast.func, ast.Name):
             kind = _CASTS.get(cast.func.id)
         if kind is not None and value is not MISSING and value is not None:
             try:
@@ -102,7 +106,7 @@ def mapped(program: Program) -> Iterator[Parameter]:
         if isinstance(node, ast.ImportFrom) and node.module == "mwmagic.worker"
         for one in node.names
         if one.name == "params"
-    } | {"mwmagic.worker.params"}
+    } | {f"{module}.params" for module in _worker_modules(program)}
     for node in program.nodes:
         default: ast.expr | None = None
         if isinstance(node, ast.Subscript) and dotted(node.value) in names:
@@ -117,6 +121,17 @@ def mapped(program: Program) -> Iterator[Parameter]:
             line = statement_of(program, node).lineno
             variable = f"{PARAMETER}{name}"
             yield Parameter(name, value, line, kind_of(value), variable=variable)
+
+
+def _worker_modules(program: Program) -> Iterator[str]:
+    """Yield the names that a program has for ``mwmagic.worker``."""
+    yield "mwmagic.worker"
+    for node in program.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            folder = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for one in node.names:
+                if f"{folder}{one.name}" == "mwmagic.worker" and (folder or one.asname):
+                    yield one.asname or one.name
 
 
 def _gets(function: ast.expr, names: set[str]) -> bool:
@@ -210,6 +225,8 @@ def _argument(program: Program, call: ast.Call) -> Parameter | None:
     )
 
 
+_REPEATED = "its option is of a special kind: give it with the script's arguments"
+
 _ABSL = {
     "DEFINE_bool": bool,
     "DEFINE_boolean": bool,
@@ -223,7 +240,9 @@ _ABSL = {
 
 def absl_flags(program: Program) -> Iterator[Parameter]:
     """Find ``flags.DEFINE_float("lr", 0.1, "...")``."""
-    for define, kind in _ABSL.items():
+    defined = {last_name(one.func) for one in program.nodes if isinstance(one, ast.Call)}
+    for define in sorted(one for one in defined if one.startswith("DEFINE_")):
+        kind = _ABSL.get(define)
         for call in program.calls(define):
             name = program.value(call.args[0] if call.args else keyword(call, "name"))
             if not isinstance(name, str):
@@ -239,6 +258,7 @@ def absl_flags(program: Program) -> Iterator[Parameter]:
                 kind,
                 way=Way(f"--{name}", (f"-{name}",), joined=True, on=on, off=off),
                 choices=tuple(choices) if isinstance(choices, list | tuple) else (),
+                refusal="" if kind else _REPEATED,
             )
 
 
@@ -258,6 +278,9 @@ def click_options(program: Program) -> Iterator[Parameter]:
         value = None if default is None else program.value(default)
         if default is None and program.value(keyword(call, "required")) is True:
             value = MISSING
+        if any(program.value(keyword(call, word)) is True for word in ("multiple", "count")):
+            yield Parameter(name, value, call.lineno, way=Way(on, others), refusal=_REPEATED)
+            continue
         if off or program.value(keyword(call, "is_flag")) is True:
             way = Way(on, others, on=on, off=off)
             yield Parameter(name, bool(value), call.lineno, bool, way=way)

@@ -53,6 +53,9 @@ CURVE_POINTS, ALL_POINTS = 200, 5000
 ABSENT = ""
 """The value in a row of a run that has none."""
 
+NOT_RECORDED = "(not recorded)"
+"""What stands for the value of a variable that a run had from its environment."""
+
 VALUE_HIDDEN = "(set)"
 """What stands for the value of a variable that may be a secret: pages are shown to others."""
 
@@ -196,7 +199,7 @@ def compare(
     sources = [_source(one) for one in records]
     return SideBySide(
         facts=facts,
-        rows=[*_parameters(facts), *_launches(records), *_origins(records, facts)],
+        rows=[*_parameters(records, facts), *_launches(records), *_origins(records, facts)],
         results=_results(facts, names),
         metrics=list(metrics) or usual_metrics(facts),
         sources=sources,
@@ -212,10 +215,21 @@ def _row(kind: str, name: str, values: Iterable[Any]) -> Aspect:
     return Aspect(kind, name, tuple(ABSENT if one is None else one for one in values))
 
 
-def _parameters(facts: Sequence[Facts]) -> list[Aspect]:
+def _parameters(records: Sequence[Record], facts: Sequence[Facts]) -> list[Aspect]:
+    """Return the parameters; one from a variable whose value is not recorded has no known value."""
     names = dict.fromkeys(name for one in facts for name in one.parameters)
-    rows = [Aspect("parameter", name, tuple(one.parameters.get(name, ABSENT) for one in facts))
-            for name in names]  # fmt: skip
+    pairs = list(zip([one.inherited for one in records], facts, strict=True))
+    rows = [
+        Aspect(
+            "parameter",
+            name,
+            tuple(
+                one.parameters.get(name, NOT_RECORDED if name in inherited else ABSENT)
+                for inherited, one in pairs
+            ),
+        )
+        for name in names
+    ]
     return sorted(rows, key=lambda row: not row.differs)
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "Settings",
     "listed",
     "named",
+    "numbers_in",
     "parameters",
     "settings",
     "values",
@@ -133,6 +134,10 @@ def settings(
         if one.name in chosen:
             raise BadArguments(f"the parameter {one.name} is given twice; leave one out")
         value = _checked(one, asked)
+        if value is None and (one.way and not one.way.quoted):
+            raise BadArguments(
+                f"the parameter {one.name} cannot be None, as an argument is text; leave it out"
+            )
         chosen[one.name] = value
         if one.way is not None:
             if _stated(one, args) is not MISSING:
@@ -178,6 +183,24 @@ def values(
         if not one.refusal and value is not MISSING:
             known[one.name] = value
     return known
+
+
+def numbers_in(source: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that set a program's parameters to numbers.
+
+    Others are left out, as a text may be a secret.
+    """
+    try:
+        known = parameters(source)
+    except SyntaxError:
+        return {}
+    return {
+        one.variable: env[one.variable]
+        for one in known
+        if one.variable in env
+        and one.kind in (int, float)
+        and isinstance(_cast(one, env[one.variable]), int | float)
+    }
 
 
 def without_values(source: str) -> str:

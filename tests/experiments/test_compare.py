@@ -93,6 +93,14 @@ def test_what_is_not_known_of_a_run_is_no_difference(tmp_path):
     assert conclusion(found(tmp_path)) == "run 2 differs from run 1 in nothing that is recorded"
 
 
+def test_a_value_that_is_not_recorded_is_not_taken_for_none(tmp_path):
+    reads = "optimizer = os.environ.get('OPTIMIZER', 'sgd')\n"
+    record(tmp_path, more=reads, env=["OPTIMIZER"])
+    record(tmp_path, more=reads)
+    rows = {row.name: row.values for row in found(tmp_path).rows}
+    assert rows["OPTIMIZER"] == ("(not recorded)", "sgd")
+
+
 def test_differences_come_first_and_what_is_the_same_is_one_line(tmp_path):
     record(tmp_path, 64, losses=[("loss", 0.5)])
     record(tmp_path, 128, losses=[("loss", 0.25)])

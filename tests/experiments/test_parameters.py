@@ -12,6 +12,7 @@ import pytest
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.parameters import (
     MISSING,
+    numbers_in,
     parameters,
     settings,
     unset,
@@ -322,6 +323,19 @@ def test_the_last_parts_of_a_name_are_enough():
     assert chosen.values == {"a.opt.lr": 3}
 
 
+@pytest.mark.parametrize(
+    "imported", ["import mwmagic.worker as worker", "from mwmagic import worker"]
+)
+def test_a_mapping_has_whatever_name_it_was_imported_by(imported):
+    [one] = parameters(f"{imported}\nlr = float(worker.params.get('lr', 0.1))")
+    assert (one.name, one.value) == ("lr", 0.1)
+
+
+def test_a_default_after_or_is_one():
+    [one] = parameters("lr = float(os.environ.get('LR') or 0.1)")
+    assert (one.name, one.value, one.kind) == ("LR", 0.1, float)
+
+
 def test_an_annotation_without_a_value_is_no_second_assignment():
     assert settings("units: int\nunits = 3", {"units": "4"}).source == "units: int\nunits = 4"
 
@@ -444,6 +458,21 @@ REFUSED = {
         "the parameter layers takes an integer, not 'wide'",
     ),
     "twice": ("a = {'lr': 1}", {"lr": "3", "a.lr": "4"}, "the parameter a.lr is given twice"),
+    "None as an argument": (
+        "parser.add_argument('--name')",
+        {"name": "None"},
+        "the parameter name cannot be None, as an argument is text",
+    ),
+    "an option that is repeated": (
+        "@click.option('--size', multiple=True)\ndef main(): pass",
+        {"size": "3"},
+        "size in line 1 cannot be set: its option is of a special kind",
+    ),
+    "a flag that is repeated": (
+        "flags.DEFINE_multi_integer('size', [1], '')",
+        {"size": "3"},
+        "size in line 1 cannot be set: its option is of a special kind",
+    ),
     "another choice": (ARGPARSE, {"optimizer": "lion"}, "takes one of sgd, adam, not 'lion'"),
     "a source that cannot be read": ("a = (", {"a": "1"}, "'(' was never closed in line 1"),
 }
@@ -511,6 +540,19 @@ def test_options_named_like_those_of_the_command_are_the_programs_own(args):
         settings(COLLIDING, {"params": 1}, args)
     names = ["params", "workers", "wait", "lr"]
     assert unset(COLLIDING, names, [*args, "rest"], {}) == (("rest",), {})
+
+
+def test_numbers_are_taken_from_an_environment_and_texts_are_not():
+    source = """
+import os
+batch = int(os.environ.get("BATCH", 64))
+rate = float(os.getenv("RATE", "0.1"))
+key = os.environ["KEY"]
+name = os.environ.get("NAME", "sgd")
+"""
+    env = {"BATCH": "128", "RATE": "quick", "KEY": "1", "NAME": "adam", "OTHER": "5"}
+    assert numbers_in(source, env) == {"BATCH": "128"}
+    assert numbers_in("batch = (", env) == {}
 
 
 def test_an_argument_hides_a_literal_of_its_name():
