@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, ClusterError, NoRun
@@ -246,8 +248,9 @@ class ConciseParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse a line, of which nothing may be left over."""
-        given, extra = super().parse_known_args(args, namespace)
+        """Parse a line, of which nothing may be left over; options may stand between the rest."""
+        words = sys.argv[1:] if args is None else list(args)
+        given, extra = super().parse_known_args(self._ordered(words), namespace)
         if extra:
             hints = dict.fromkeys(filter(None, map(self._meant, extra)))
             hint = f"; did you mean {' and '.join(hints)}?" if hints else ""
@@ -261,6 +264,30 @@ class ConciseParser(argparse.ArgumentParser):
     def flags(self) -> list[str]:
         """Return the options, as completion offers them."""
         return sorted(flag for flag in self._option_string_actions if flag.startswith("--"))
+
+    def _ordered(self, words: list[str]) -> list[str]:
+        """Return a line with its options last: argparse wants the other arguments side by side.
+
+        Words after `--` stay where they are, and so do those of another program.
+        """
+        rest = (argparse.REMAINDER, argparse.PARSER)
+        if "--" in words or any(one.nargs in rest for one in self._get_positional_actions()):
+            return words
+        others, options = list[str](), list[str]()
+        left = deque(words)
+        while left:
+            word = left.popleft()
+            found: Any = self._parse_optional(word)
+            if found is None:
+                others.append(word)
+                continue
+            options.append(word)
+            # Since Python 3.12 there may be several, which are refused later.
+            action, *_, value = found[0] if isinstance(found, list) else found
+            nargs = 0 if action is None or value is not None else action.nargs
+            if left and (nargs is None or (nargs == "?" and self._parse_optional(left[0]) is None)):
+                options.append(left.popleft())
+        return [*others, *options]
 
     def _meant(self, word: str) -> str | None:
         """Return the option that an unknown word was probably meant to be."""

@@ -35,8 +35,8 @@ _NAMES = re.compile(r"(?<![\w.)\]'\"])[^\W\d][\w.]*$")
 _TASK = "task"
 """The arguments of this name take one of the run's tasks."""
 
-_RUN = "run"
-"""The arguments of this name take the number of a recorded run."""
+_RUNS = ("run", "runs")
+"""The arguments of these names take the number of a recorded run, or several."""
 
 _RUN_FLAG = "--run"
 """The magics with this option act on recorded runs, also where there is no cluster."""
@@ -59,7 +59,7 @@ def _values(parser: Parser, words: list[str], session: Callable[[], Session]) ->
     action = parser.expected(words)
     if action is not None and action.dest == _TASK:
         return session().tasks(recorded=_RUN_FLAG in parser.flags())
-    if action is not None and action.dest == _RUN:
+    if action is not None and action.dest in _RUNS:
         return session().numbers()
     return [str(choice) for choice in (action and action.choices) or ()]
 

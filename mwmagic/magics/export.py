@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mwmagic.client.arguments import reader
 from mwmagic.client.export import KINDS, Code, export_record, has_values
 from mwmagic.client.live.transcript import transcript
 from mwmagic.dashboard.exports import FORMATS, add_export, check_options, export_runs
 from mwmagic.errors import BadArguments, FileTrouble
-from mwmagic.model.option import read_count
 from mwmagic.record import runs
 from mwmagic.words.file import exists_words
 
@@ -51,8 +49,6 @@ def _export() -> Parser:
     )
     parser.add_argument("kind", choices=every, metavar=f"{{{','.join(every)}}}", help=what)
     add_export(parser)
-    what = "The same as a number after the kind."
-    parser.add_argument("--run", type=reader(read_count), metavar="NUMBER", help=what)
     add_overwrite(parser)
     return parser
 
@@ -60,8 +56,6 @@ def _export() -> Parser:
 @magic(_export(), shows=True)
 def mw_export(session: Session, given: Namespace, _cell: str) -> Path | None:
     """Write a script that repeats a run, or runs for other tools."""
-    if given.run is not None:
-        given.runs.append(given.run)
     if given.kind not in FORMATS:
         return _script(session, given)
     for line in export_runs(runs(session.directory), given):

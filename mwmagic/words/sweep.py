@@ -179,10 +179,14 @@ def _left_words(seconds: float) -> str:
 def resume_words(sweep: Sweep, command: str, outcomes: Sequence[TrialStatus] | None = None) -> str:
     """Say how far a sweep of any kind is that has not ended, and how it continues."""
     outcomes = sweep.outcomes() if outcomes is None else outcomes
-    over = sum(one.state.over for one in outcomes)
+    over, study = sum(one.state.over for one in outcomes), sweep.plan.study
+    how, holds = f"{command} --resume {sweep.number}", ""
+    if study:  # only a notebook has a variable that holds one
+        how = f"%mw_sweep --resume {sweep.number} --study NAME"
+        holds = f"; NAME is a variable that holds the Optuna study {study!r}"
     return (
         f"{sweep.name} is not over: {over} of {counted(len(outcomes), 'trial')} are; "
-        f"`{command} --resume {sweep.number}` runs the others"
+        f"`{how}` runs the others{holds}"
     )
 
 

@@ -18,6 +18,7 @@ from processes import alive, eventually, running
 
 from mwmagic import Cluster, Task, __version__, runs
 from mwmagic.cli import main
+from mwmagic.cli.main import parser
 from mwmagic.client.reading import TAIL_CHARACTERS
 from mwmagic.errors import ClusterError
 from mwmagic.model.messages import VERSION
@@ -167,6 +168,22 @@ def test_a_misspelled_option_is_named_with_the_one_that_was_meant(capsys):
     with pytest.raises(SystemExit):
         main(["run", "--gpsu", "2", "main.py"])
     assert "unrecognized arguments: --gpsu; did you mean --gpus?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["export", "csv", "1", "2", "--file", "x", "--overwrite"],
+        ["export", "csv", "--file", "x", "1", "--overwrite", "2"],
+        ["export", "--file=x", "--over", "csv", "1", "2"],
+    ],
+)
+def test_options_may_stand_between_the_other_arguments(args):
+    given = parser().parse_args(args)
+    found = given.kind, given.runs, given.file, given.overwrite
+    assert found == ("csv", [1, 2], "x", True)
+    given = parser().parse_args(["sweep", "main.py", "-n2", "a=1", "--seed", "3", "b=2"])
+    assert (given.words, given.workers, given.seed) == (["main.py", "a=1", "b=2"], 2, 3)
 
 
 def test_the_version(capsys):

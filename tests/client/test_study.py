@@ -9,6 +9,7 @@ from mwmagic.client.study import StudyTrials, check_continued, named_study
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.sweep import sweeps
 from mwmagic.record import RunDirectory
+from mwmagic.words.sweep import resume_words
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -115,3 +116,8 @@ def test_a_sweep_continues_with_its_own_study_only(tmp_path):
     with pytest.raises(BadArguments, match="--study number needs an optuna"):
         named_study({"number": 7}, "number")
     assert named_study({"study": study}, "study") is study
+    for command in ("%mw_sweep", "mwmagic sweep"):
+        assert resume_words(sweep, command) == (
+            "sweep 1 is not over: 0 of 3 trials are; `%mw_sweep --resume 1 --study NAME` runs the "
+            "others; NAME is a variable that holds the Optuna study 'mine'"
+        )

@@ -227,7 +227,7 @@ def test_a_session_becomes_a_program_also_in_the_next_kernel(kernel, tmp_path):
     assert kernel.run("%mw_export script").error.startswith("ClusterError: run 1 is a live session")
     kernel.restart(now=True)
     assert "(2 cells)  2" in kernel.run("%mw_runs").value
-    assert kernel.run("%mw_export live --file again.py --run 1").error is None
+    assert kernel.run("%mw_export live --file again.py 1").error is None
     assert (tmp_path / "again.py").read_text() == text
 
 

@@ -62,7 +62,7 @@ def transcript(record: Record) -> str:
     if not record.status.live:
         raise NoRun(
             f"run {record.number} is no live session but runs {record.status.script}; "
-            "`%mw_export live --run N` writes another run, and `%mw_runs` lists them"
+            "`%mw_export live N` writes another run, and `%mw_runs` lists them"
         )
     cells = record.cells()
     if not cells:
