@@ -130,7 +130,10 @@ def clean(records: Sequence[Record], given: argparse.Namespace) -> Iterator[str]
     """
     found = removals(records, keep=given.keep, older=given.older)
     if not found:
-        yield "nothing to remove: every run is to be kept, has a tag or is not over"
+        yield (
+            "nothing to remove: every run is to be kept, has a tag, is a trial of a sweep or a "
+            "scaling study, or is not over"
+        )
         return
     if not given.yes:
         for one in found[:REMOVALS_LIMIT]:

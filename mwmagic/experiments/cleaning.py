@@ -13,6 +13,8 @@ from mwmagic.model.status import RunState
 from mwmagic.record.paths import keep_number
 
 from .index import indexed
+from .scaling import Scaling
+from .sweep import Sweep, stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +44,7 @@ def removals(
 ) -> list[Removal]:
     """Return the runs that may go; those with a tag, and those that are not over, stay.
 
+    So do the trials of a sweep or a scaling study that is there: without them it would run again.
     Of all runs, the oldest first, the latest `keep` stay, and those that began within `older`
     seconds; BadArguments is raised if neither is given.
     """
@@ -51,9 +54,14 @@ def removals(
         )
     first = len(records) if keep is None else max(len(records) - keep, 0)
     limit = time.time() if older is None else time.time() - older
+    roots = {record.path.parent.parent.parent for record in records}
+    kinds: tuple[type[Sweep], ...] = (Sweep, Scaling)
+    needed = {(root, one.key) for root in roots for kind in kinds for one in stored(root, kind)}
     found = []
     for record, facts in zip(records[:first], indexed(records[:first]), strict=True):
         if facts.tags or not RunState(facts.state).final:
+            continue
+        if (record.path.parent.parent.parent, facts.trial.partition("/")[0]) in needed:
             continue
         size, changed = _measured(record)
         lost = facts.state == RunState.LOST.value

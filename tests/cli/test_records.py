@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 from mwmagic import runs
 from mwmagic.cli import main
 from mwmagic.cli.records import TIMEOUT_CODE
+from mwmagic.client.planning import new_sweep
 from mwmagic.model.findings import Cause, Finding, Location, Symptom
 from mwmagic.record import RunDirectory
 from mwmagic.record.reader import NOTE_CHARACTERS
@@ -218,6 +220,22 @@ def test_a_removed_run_keeps_its_number(here, shell):
     write(here)
     assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 2 runs")
     assert write(here).number == 3, "sweeps, notes and saved notebooks name runs by their numbers"
+
+
+def test_a_trial_whose_sweep_is_there_stays_and_does_not_run_again(here, shell):
+    (here / "main.py").write_text(PROGRAM.format(units=64))
+    sweep = new_sweep(here, "main.py", {"units": "32,64"}, cwd=here)
+    for trial in sweep.trials():
+        run = write(here, trial.params["units"])
+        launch = {"script": "main.py", "cwd": str(here), "trial": sweep.label(trial)}
+        run.write({**state(here), "launches": {"worker:0": launch}})
+        run.flush()
+    write(here)
+    assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 1 run")
+    assert [one.number for one in runs()] == [1, 2]
+    assert sweep.left() == []
+    shutil.rmtree(sweep.path)
+    assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 2 runs")
 
 
 def test_what_changed_is_said_of_a_finished_run(here, shell):
