@@ -98,7 +98,7 @@ gpu:
 
 # The pages that are generated from the code.
 docs: .venv/test
-	.venv/bin/python docs/pages.py
+	.venv/bin/python -m docs.pages
 
 # All pages as a site in site/, whose first one is site/index.html. A link that leads nowhere is an
 # error.

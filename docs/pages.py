@@ -1,4 +1,4 @@
-"""``python docs/pages.py`` writes the pages that are made from the code; `make docs` runs it."""
+"""``python -m docs.pages`` writes the pages that are made from the code; `make docs` runs it."""
 
 from __future__ import annotations
 
