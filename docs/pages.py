@@ -230,7 +230,7 @@ def _call(member: object, name: str) -> str:
     kinds = [one.kind for one in given]
     if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
         texts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
-    line = textwrap.fill(f"{name}({', '.join(texts)})", 96, subsequent_indent="    ")
+    line = textwrap.fill(f"{name}({', '.join(texts)})", 84, subsequent_indent="    ")
     return f"```text\n{line}\n```\n\n" if texts else ""
 
 
