@@ -91,10 +91,12 @@ def read(path):
 def run(wanted, path, seconds):
     """Run what is wanted, as far as the time allows, and add each result to a file."""
     end = time.monotonic() + seconds
-    folder = Path(tempfile.mkdtemp())
     path.parent.mkdir(parents=True, exist_ok=True)
     for size in dict.fromkeys(size for _, _, size, _ in wanted):
-        with Cluster(size, directory=folder) as cluster:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Cluster(size, directory=folder) as cluster,
+        ):
             for provoked, on, _, loop in (one for one in wanted if one[2] == size):
                 if time.monotonic() > end:
                     return
