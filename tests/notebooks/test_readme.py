@@ -1,4 +1,4 @@
-"""The README: its example as a notebook, then the same from a script and from a shell."""
+"""The README: its four cells as a notebook, then the same from a script and from a shell."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(?:python)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CAUGHT = """from mwmagic import WorkerFailed
+try:
+    %mw_wait --quiet
+except WorkerFailed as error:
+    print(error)"""
+FAILED = "worker:1 exited with code 1: ValueError: the learning rate must be positive"
 COMMAND = "mwmagic run -n 2 main.py --epochs 3\n"
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
@@ -25,16 +31,21 @@ def blocks():
 
 
 @pytest.mark.timeout(600)
-def test_the_example_trains_as_it_stands_without_a_network(tmp_path, monkeypatch, nothing_survives):
+def test_the_four_cells_run_as_they_stand_without_a_network(
+    tmp_path, monkeypatch, nothing_survives
+):
     monkeypatch.setenv("no_proxy", "")
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing is downloaded
-    sources = [text.rstrip("\n") for text in blocks()[:3]]
-    cells = [nbformat.v4.new_code_cell(source) for source in [*sources, "%mw_logs 0"]]
+    sources = [text.rstrip("\n") for text in blocks()[:4]]
+    cells = [
+        nbformat.v4.new_code_cell(source) for source in [*sources, CAUGHT, "%mw_logs 0 --run 1"]
+    ]
     where = {"metadata": {"path": str(tmp_path)}}
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
     assert "Epoch 5/5" in str(notebook.cells[-1].outputs)
+    assert FAILED in str(notebook.cells[-2].outputs)
     [history] = [one["data"]["text/plain"] for one in notebook.cells[2].outputs if "data" in one][
         -1:
     ]
