@@ -111,7 +111,7 @@ words: .venv/test
 
 # Executes the notebooks and stores their results in them.
 notebooks: .venv/test .torch/tried
-	PYTHONPATH=.torch .venv/bin/python tests/notebooks/storing.py
+	PYTHONPATH=$(CURDIR)/.torch .venv/bin/python tests/notebooks/storing.py
 
 # The pictures of README and docs, and the README's film, from a real JupyterLab.
 pictures: .venv/test packages
