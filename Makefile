@@ -21,7 +21,7 @@ PACKAGES = chromium:chromium iproute2:ip iptables:iptables munge:munged openssh-
 # processes would compile what it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs site words pictures film lab release clean
+.PHONY: demo quick test check fix lint unit others colab ray nightly next gpu docs site words pictures film notebooks lab release clean
 
 demo: .venv/demo
 	.venv/bin/mwmagic demo
@@ -108,6 +108,10 @@ site: .venv/test
 # What tests/words/golden.txt holds of everything that is said about failures.
 words: .venv/test
 	.venv/bin/python tests/words/golden.py
+
+# Executes the notebooks and stores their results in them.
+notebooks: .venv/test .torch/tried
+	PYTHONPATH=$(CURDIR)/.torch .venv/bin/python tests/notebooks/storing.py
 
 # The pictures of README and docs, and the README's film, from a real JupyterLab.
 pictures: .venv/test packages

@@ -38,16 +38,15 @@ from mwmagic.worker import report, this_task
 
 
 def load_batch(step):
-    while this_task().index == 1 and step == 40:
-        time.sleep(0.1)
+    if step == 40:
+        time.sleep(600)
 
 
 for step in range(1, 101):
-    load_batch(step)
+    if this_task().index == 1:
+        load_batch(step)
     report(step=step, steps=100, loss=2 / step)
-    time.sleep(0.05)
-    while this_task().index == 0 and step == 41:
-        time.sleep(0.1)
+    time.sleep(0.05 if step < 41 else 600)
 """
 RUNS = """%%mw_worker --quiet --wait
 import time
@@ -108,7 +107,7 @@ def shown(notebook):
 
 def swept(notebook):
     shown(notebook)
-    notebook.see(notebook.page.get_by_text("4 finished").first)
+    notebook.see(notebook.page.locator("strong", has_text="4 trials: 4 finished").first)
 
 
 def slow(notebook):

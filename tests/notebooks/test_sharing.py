@@ -32,8 +32,9 @@ def common(_apart, tmp_path_factory):
 @pytest.mark.parametrize("name", SHARING)
 def test_nbval_passes_on_the_cluster_of_the_notebook_before(name, common):
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    assert "%mw_stop --cluster" in notebook.cells[-1].source
-    notebook.cells[-1] = nbformat.v4.new_code_cell("%mw_cluster 2 --detach")
+    last = max(at for at, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+    assert "%mw_stop --cluster" in notebook.cells[last].source
+    notebook.cells[last] = nbformat.v4.new_code_cell("%mw_cluster 2 --detach")
     nbformat.write(notebook, common.folder / f"{name}.ipynb")
     said, succeeded = common.execute(*NBVAL, f"{name}.ipynb")
     assert succeeded, said
