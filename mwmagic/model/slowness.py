@@ -24,7 +24,7 @@ class Window(Stored):
     input: float = 0.0
     """The wait for the next batch."""
     callbacks: float = 0.0
-    """Without the wait for other tasks."""
+    """Without the wait for other tasks; with what the main thread slept or read outside them."""
     cpu: float = 0.0
     """CPU time of all threads."""
     faults: float = 0.0

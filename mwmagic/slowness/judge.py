@@ -196,7 +196,7 @@ def _lateness(row: Row, task: str) -> SlowCause | None:
     if overhead is not None:
         return overhead
     if covers("callbacks"):
-        return SlowCause.CALLBACKS
+        return SlowCause.CODE_WAITS if covers("own") else SlowCause.CALLBACKS
     if not covers("input"):
         return None
     if _excess(row, task, attrgetter("faults")) >= FAULTS_COUNT:

@@ -71,13 +71,14 @@ class ThreadLooks:
 
     `waits` is the time in which it waited for nothing of its own, `queued` that in which other
     programs had the CPUs that it wanted, `held` that in which all of it stood still, `own` that in
-    which the user's code slept or read something, and `input` that in which the main thread got its
-    next batch. `aside` leaves out what follows.
+    which the user's code slept or read something, `slept` the part of that in the main thread, and
+    `input` that in which the main thread got its next batch. `aside` leaves out what follows.
     """
 
     def __init__(self) -> None:
         self.aside = False
-        self.waits = self.queued = self.held = self.own = self.input = self.took = 0.0
+        self.waits = self.queued = self.held = self.own = self.slept = 0.0
+        self.input = self.took = 0.0
         self._main = threading.get_ident()
         self._main_file = f"/proc/self/task/{threading.get_native_id()}/syscall"
         self._seen: dict[str, Counter[str]] = {"at_input": Counter(), "at_main": Counter()}
@@ -140,6 +141,7 @@ class ThreadLooks:
             self.queued += idle
         elif line:
             self.own += idle
+            self.slept += 0.0 if self._in_framework(main) else idle
             self._seen["at_own"][line] += 1
         elif not gets:
             self.waits += idle

@@ -175,7 +175,7 @@ class _Window:
         self.looks.end()
         looks, wall, after = self.looks, time.monotonic() - self._began, used()
         parts = {name: after[name] - self._used[name] for name in after}
-        parts |= {"wall": wall, "callbacks": self.callbacks, "held": looks.held}
+        parts |= {"wall": wall, "callbacks": self.callbacks + looks.slept, "held": looks.held}
         parts |= {"queued": looks.queued, "own": looks.own}
         sent, peer = self._sent()
         parts |= sent

@@ -55,7 +55,7 @@ def decoded(batch, label):
 
 
 def backward(gradient):
-    if CAUSE == "backward-sleeps":
+    if CAUSE == "code-waits":
         time.sleep(0.2)
     else:
         burn(0.2)
@@ -87,7 +87,7 @@ class Work(tf.keras.layers.Layer):
         self.w = self.add_weight(shape=(256, 256), name="w")
 
     def call(self, x):
-        if mine and CAUSE in ("backward", "backward-sleeps"):
+        if mine and CAUSE in ("backward", "code-waits"):
             x = slow_backward(x)
         found = x @ self.w
         if mine and CAUSE == "more-work":
@@ -102,7 +102,7 @@ class Save(tf.keras.callbacks.Callback):
             time.sleep(0.03)
         if mine and CAUSE == "saves":
             self.model.save_weights(f"{this_task().index}.weights.h5")
-        if mine and CAUSE == "retraces":
+        if mine and CAUSE == "tracing":
             tf.function(lambda x: tf.linalg.trace(x @ x) * batch)(tf.ones((8, 8)))
 
 
@@ -121,11 +121,8 @@ if mine and CAUSE == "throttled":
     with open(f"{os.environ['QUOTA']}/cgroup.procs", "w") as group:
         group.write(str(os.getpid()))
 with strategy.scope():
-    depth = 2 if CAUSE.startswith("backward") else 8
-    width = 2048 if CAUSE == "link" else 256
+    depth = 2 if CAUSE in ("backward", "code-waits") else 8
     layers = [tf.keras.layers.Input((256,)), *[Work() for _ in range(depth)]]
-    if CAUSE == "link":
-        layers.append(tf.keras.layers.Dense(width, activation="relu"))
     model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(10)])
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, steps_per_execution=5 if LOOP == "executions" else 1)
@@ -157,7 +154,17 @@ else:
     model.fit(dataset, epochs=1, steps_per_epoch=STEPS, callbacks=[Save()], verbose=2)
 """
 
-CAUSES = ("input-waits", "input-computes", "callbacks", "more-work", "stopped")
+CAUSES = (
+    "input-waits",
+    "input-computes",
+    "callbacks",
+    "code-waits",
+    "garbage",
+    "tracing",
+    "more-work",
+    "neighbour",
+    "stopped",
+)
 
 
 def verdict(cluster, cause, slow, folder):

@@ -171,6 +171,13 @@ def test_python_that_computes_beside_the_step_is_named_with_its_line():
     assert (found.cause, found.at) == (SlowCause.INPUT_COMPUTES, DECODE)
 
 
+def test_a_loop_that_sleeps_is_named_even_if_its_input_is_unknown():
+    found = sampled(49, [1, 0, 15, 3], [2, 20, 16, 0, 0, 0, 0, 20], worker1={"at_own": DECODE})
+    unknown = {task: [replace(one, waits=None) for one in own] for task, own in found.items()}
+    verdict = judge(unknown)
+    assert (verdict.cause, verdict.task, verdict.at) == (SlowCause.CODE_WAITS, "worker:1", DECODE)
+
+
 def test_tasks_whose_wait_for_the_others_is_unknown_are_not_called_slower():
     found = sampled(100, [1, 0, 20, 60], [1, 0, 20, 5])
     unknown = [replace(one, waits=None) for one in found["worker:1"]]

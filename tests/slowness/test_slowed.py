@@ -1,11 +1,17 @@
 """What slows down one of two real workers is named, and an undisturbed training is not accused."""
 
+import json
 import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from slowed import PROGRAM
 
 from mwmagic.client.records import explained
+from mwmagic.model.slowness import SlowCause, Slowdown
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 
@@ -40,3 +46,36 @@ def test_an_undisturbed_training_is_not_accused(warm_pair, tmp_path):
     run = warm_pair.run("main.py", source=PROGRAM, cwd=tmp_path)
     run.wait(timeout=240)
     assert run.status().slow is None
+
+
+SLOW_LINK = """
+import json, sys
+from pathlib import Path
+from mwmagic import Cluster
+from slowed import PROGRAM
+
+with Cluster(2, directory=Path.cwd()) as cluster:
+    run = cluster.run("main.py", source=PROGRAM, params={"STEPS": 60})
+    run.wait(timeout=120)
+    print(json.dumps(run.status().slow and run.status().slow.as_json()))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("tc"), reason="it slows a link as root")
+def test_a_slow_link_is_what_all_tasks_wait_for(tmp_path):
+    limit = "tc qdisc add dev lo root tbf rate 200mbit burst 256k latency 100ms"
+    words = ["sh", "-c", f'ip link set lo up && {limit} && exec "$@"', "sh"]
+    program = [sys.executable, "-c", SLOW_LINK]
+    done = subprocess.run(
+        ["unshare", "--net", *words, *program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    found = Slowdown.from_json(json.loads(done.stdout.splitlines()[-1]))
+    assert (found.cause, found.task, found.peer) == (SlowCause.COLLECTIVE, None, "127.0.0.1")
+    assert found.share > 0.5
+    assert found.rate < 25e6 < 50 * found.sent  # no more than the link carries
