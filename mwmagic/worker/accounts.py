@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["has_accelerator", "links", "used"]
+__all__ = ["Collections", "has_accelerator", "links", "used"]
 
 TCP_INFO_BYTES = 176
 """The part of `tcp_info` that is read."""
@@ -34,13 +34,16 @@ def used() -> dict[str, float]:
         "cpu": usage.ru_utime + usage.ru_stime,
         "faults": usage.ru_majflt,
         "throttled": _throttled(),
-        "collected": _collections().seconds,
         "traced": _traced(),
     }
 
 
-class _Collections:
-    """How long Python's garbage collector has run."""
+class Collections:
+    """How long Python's garbage collector runs, from now until the `end`.
+
+    It is called back by the collector only that long: the program's interpreter is to end without
+    anything of ours in its way.
+    """
 
     def __init__(self) -> None:
         self.seconds = self._began = 0.0
@@ -52,10 +55,10 @@ class _Collections:
         elif self._began:
             self.seconds += time.monotonic() - self._began
 
-
-@cache
-def _collections() -> _Collections:
-    return _Collections()
+    def end(self) -> None:
+        """Count no more."""
+        with suppress(ValueError):  # it is over, or the program has emptied the list
+            gc.callbacks.remove(self._noted)
 
 
 def _traced() -> float:

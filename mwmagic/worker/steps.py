@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.hooks import INPUT_WAIT, VOTE_SECONDS
 
-from .accounts import has_accelerator, links, used
+from .accounts import Collections, has_accelerator, links, used
 from .looks import ThreadLooks
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class _Windows:
         if self._window is not None and self._window.executions >= WINDOW_STEPS[0]:
             self._finish()
         elif self._window is not None:
-            self._window.looks.end()
+            self._window.end()
             self._window = None
 
     def _finish(self) -> None:
@@ -151,7 +151,7 @@ class _Window:
         self.first = first
         self.callbacks = self.votes = 0.0
         self.executions = 0
-        self.looks = ThreadLooks()
+        self.looks, self._collections = ThreadLooks(), Collections()
         self._steps = 0
         self._input: list[Any] = []
         self._links, self._used = links(), used()
@@ -170,13 +170,19 @@ class _Window:
         long = self.executions >= least and now - self._began >= WINDOW_SECONDS
         return long or self.executions >= most
 
+    def end(self) -> None:
+        """Measure no more."""
+        self.looks.end()
+        self._collections.end()
+
     def means(self) -> dict[str, Any]:
         """Return the means of a step, as the model's `Window` has them."""
-        self.looks.end()
+        self.end()
         looks, wall, after = self.looks, time.monotonic() - self._began, used()
         parts = {name: after[name] - self._used[name] for name in after}
         parts |= {"wall": wall, "callbacks": self.callbacks + looks.slept, "held": looks.held}
         parts |= {"queued": looks.queued, "own": looks.own}
+        parts["collected"] = self._collections.seconds
         sent, peer = self._sent()
         parts |= sent
         if self._input:

@@ -113,7 +113,8 @@ PARTS = ("input", "callbacks", "cpu", "waits", "queued")
 PARTS += ("held", "throttled", "own", "collected", "traced")
 
 SAMPLED = {
-    # Measured on two workers of `slowed.py`, the second one slowed on purpose: milliseconds.
+    # Two workers of `slowed.py`, the second one slowed on purpose: milliseconds, as measured. The
+    # numbers of "neither CPU nor queue" and of links are made up.
     "base": (22, [1, 0, 13, 2.7, 4.7], [1, 0, 14, 2.6, 4.6]),
     "waits, and it computes more": (112, [7, 0, 18, 58, 29], [11, 0, 119, 6, 14]),
     "uneven": (70, [1, 0, 16, 39, 9], [2, 0, 49, 4, 17]),
