@@ -227,6 +227,7 @@ def _say(text: str) -> None:
 def _awaited(main: int) -> str:
     """Name what the main thread waits for while the interpreter ends."""
     frames = sys._current_frames()  # noqa: SLF001 - a module of Python's own
+    del frames[_thread.get_ident()]  # it would keep them all alive
     outer = frames.get(main)
     if outer is None:
         return "an exit handler"

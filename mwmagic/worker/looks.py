@@ -124,6 +124,10 @@ class ThreadLooks:
         If it came late, `delayed` says for how long it had to wait for a CPU.
         """
         frames = sys._current_frames()  # noqa: SLF001 - there is no other
+        # This method's own frame would be in a circle with them, and keep those of the main thread,
+        # with the iterator of a `fit` that is over, until garbage is collected: as the interpreter
+        # ends, where TensorFlow waits for ever for threads that run Python for the iterator.
+        del frames[threading.get_ident()]
         if self._looks % LINES_EVERY == 0:
             self._find_lines(frames)
         self._looks += 1
@@ -163,9 +167,8 @@ class ThreadLooks:
         return _contents(self._main_file).partition(b" ")[0] in (FUTEX_CALL, b"")
 
     def _find_lines(self, frames: dict[int, FrameType]) -> None:
-        own = threading.get_ident()
         for thread, frame in frames.items():
-            line = None if thread == own else _called_line(frame)
+            line = _called_line(frame)
             if line:
                 self._seen["at_main" if thread == self._main else "at_input"][line] += 1
 
