@@ -373,7 +373,8 @@ def test_kill_restart_and_runs(kernel):
     assert kernel.run("%mw_stop 1").error.startswith("NoRun: nothing is running, so there is no 1")
     assert kernel.run("%mw_restart").error is None
     table = kernel.run("%mw_runs").value.splitlines()
-    assert [line.split()[:2] for line in table[1:]] == [["1", "main"], ["2", "main"]]
+    assert [line.split()[0] for line in table[1:-1]] == ["1", "2"]
+    assert table[-1].startswith("the same in all: program=main, tasks=2")
     assert "  failed  " in table[1]
     assert table[1].endswith("worker:1 killed by SIGKILL at your request")
     kernel.run("%mw_stop")

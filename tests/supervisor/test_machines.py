@@ -92,7 +92,7 @@ def test_a_gang_restarts_on_the_machines_that_are_left(tmp_path):
 
     a, b, c = machines_of("abc")
 
-    @on(tmp_path, [a, b, c], train, engine={"most": 2}, lease=0.2)
+    @on(tmp_path, [a, b, c], train, engine={"most": 2}, lease=2.0)
     async def _(client):
         await client.launch()
         await client.state("running")
@@ -290,7 +290,7 @@ def test_a_machine_that_cannot_be_reached_lets_go_before_it_is_replaced(tmp_path
             await worker.hang()
         left.append(len(b.workers))
 
-    @on(tmp_path, [a, b, c], train, engine={"most": 2}, lease=0.2)
+    @on(tmp_path, [a, b, c], train, engine={"most": 2}, lease=2.0)
     async def _(client):
         await client.launch()
         await client.state("running")
