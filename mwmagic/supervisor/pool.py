@@ -294,7 +294,8 @@ class MachinePool:
                 return await self._get()
             except (MwmagicError, OSError) as error:
                 # One that was there, and is asked for ports, may be lost just now.
-                self._missed |= {node.host.name for node in self._nodes if not node.alive}
+                lost = {node.host.name for node in self._nodes if not node.alive}
+                self._missed |= lost - avoided
                 if not self._missed or (self._missed <= avoided and time.monotonic() > until):
                     raise
                 self._notify(f"{error}; trying again")
