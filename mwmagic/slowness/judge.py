@@ -38,6 +38,11 @@ CLEAR_RATIO = 0.1
 COMMON_RATIO = 0.2
 """The least part that is worth one if all tasks lose it alike, or in turn."""
 
+COMMON_SECONDS = 0.005
+"""The least part of a step that all tasks lose alike. A short step has a few milliseconds in which
+TensorFlow hands over a batch that is ready, longer if its tasks share CPUs: trainings with steps of
+8 and 15 ms were told to prefetch what they did prefetch."""
+
 COVER_RATIO = 0.8
 """The least part of a loss that a cause has to explain."""
 
@@ -308,7 +313,7 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
         least = [min(of(one) / one.wall for one in row.values()) for row in rows]
         often = sum(share >= CLEAR_RATIO for share in least) >= OFTEN_RATIO * len(rows)
         share = max(of(one) / one.wall for one in means.values())
-        if often and share >= COMMON_RATIO:
+        if often and share >= COMMON_RATIO and share * step >= COMMON_SECONDS:
             lines = [_line(cause, one) for one in means.values()]
             return Slowdown(cause, None, "always", share, step, _commonest(lines))
     return None

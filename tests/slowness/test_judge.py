@@ -100,6 +100,8 @@ def test_all_tasks_may_wait_for_their_input_and_one_alone_too():
     for each in ([slow, masked], [slow]):
         found = judge(windows(*each))
         assert (found.cause, found.task, found.at) == (SlowCause.INPUT_WAITS, None, DECODE)
+    short = (14.7, 3.5, 0.1, 9.0)
+    assert judge(windows(short, short)) is None, "some milliseconds are TensorFlow's own"
 
 
 def test_a_task_that_is_found_stopped_is_named_unless_all_are():
