@@ -132,7 +132,7 @@ def test_a_report_is_used_as_far_as_it_can_be(process, report):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "parser", ["terminal Terminal write", "progress Progress line", "phases Phases feed"]
+    "parser", ["terminal Terminal write", "progress Progress line", "progress Phases feed"]
 )
 def test_a_run_goes_on_and_its_owner_is_told(cluster, tmp_path, monkeypatch, parser):
     (tmp_path / "site").mkdir()

@@ -331,6 +331,7 @@ class Play:
     """A round as it is played."""
 
     def __init__(self, place, chosen, folder, sides):
+        self.others = set(labelled())  # of tests that came before
         self.place = place
         self.chosen = chosen
         self.sides = sides
@@ -488,11 +489,13 @@ class Play:
     def nothing_left(self):
         if not until(lambda: not self.left(), GONE_SECONDS, 0.2):
             self.chosen.wrong.append(f"left: {self.left()}")
-            kill_all(labelled())
+            kill_all(self.own())
+
+    def own(self):
+        return set(labelled()) - self.others
 
     def left(self):
-        own = [command(pid) for pid in labelled()]
-        return own or self.place.left()
+        return [command(pid) for pid in self.own()] or self.place.left()
 
     def outcome(self, record, err):
         """The exit code and the weights."""
