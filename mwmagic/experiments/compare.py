@@ -163,15 +163,19 @@ class SideBySide:
         rows = self.between(one, other)
         signs = [line.sign for line in self.code(one, other)]
         lines = max(signs.count("-"), signs.count("+"))
-        # A parameter that only one of them has is among the lines of code.
+        # A parameter that only one of them has is among the lines of code, which may be gone.
         parameters = [
-            row for row in rows if row.kind == "parameter" and not (lines and ABSENT in row.values)
+            row for row in rows if row.kind == "parameter" and not (signs and ABSENT in row.values)
         ]
         return Changes(parameters, lines, [row for row in rows if row.kind != "parameter"])
 
     def code(self, one: Facts, other: Facts) -> list[CodeLine]:
         """Return how the code of two of the runs differs, but for the values of parameters."""
-        return _difference(*(self.sources[self.facts.index(run)] for run in (one, other)))
+        sources = [self.sources[self.facts.index(run)] for run in (one, other)]
+        if all(sources) or not any(sources):
+            return _difference(*sources)
+        gone = other if sources[0] else one
+        return [CodeLine("@", f"the code of run {gone.number} is not in its record")]
 
 
 def compare(

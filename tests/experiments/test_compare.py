@@ -129,6 +129,19 @@ def test_the_difference_of_code_leaves_out_what_is_a_parameter(tmp_path):
     assert without_values("a = = 3") == "a = = 3", "what Python cannot read stays as it is"
 
 
+def test_code_that_is_gone_is_no_difference_of_lines(tmp_path):
+    record(tmp_path, 64)
+    record(tmp_path, 128)
+    (runs(tmp_path)[0].path / "main.py").unlink()
+    found = compare(runs(tmp_path))
+    assert found.changes(*found.facts).lines == 0
+    assert found.changes(*found.facts).parameters == []
+    text = plain(found)
+    assert "@ the code of run 1 is not in its record" in text
+    assert "lines of code" not in text
+    assert "the code of run 1 is not" in NotebookComparison(runs(tmp_path))._repr_html_()
+
+
 def test_a_variable_that_sets_a_parameter_is_one_change_and_a_secret_stays_one(tmp_path):
     read = "import os\nbatch = int(os.environ.get('BATCH', 8))"
     for batch, key in (("16", "abc"), ("32", "abd"), ("32", "abd")):
