@@ -54,14 +54,14 @@ def removals(
         )
     first = len(records) if keep is None else max(len(records) - keep, 0)
     limit = time.time() if older is None else time.time() - older
-    roots = {record.path.parent.parent.parent for record in records}
+    roots = {record.root for record in records}
     kinds: tuple[type[Sweep], ...] = (Sweep, Scaling)
     needed = {(root, one.key) for root in roots for kind in kinds for one in stored(root, kind)}
     found = []
     for record, facts in zip(records[:first], indexed(records[:first]), strict=True):
         if facts.tags or not RunState(facts.state).final:
             continue
-        if (record.path.parent.parent.parent, facts.trial.partition("/")[0]) in needed:
+        if (record.root, facts.trial.partition("/")[0]) in needed:
             continue
         size, changed = _measured(record)
         lost = facts.state == RunState.LOST.value
@@ -78,9 +78,9 @@ def remove(removal: Removal) -> None:
 
     Raises OSError if a part of it cannot be removed.
     """
-    path = removal.record.path
-    keep_number(path.parent.parent.parent, removal.record.number)
-    shutil.rmtree(path)
+    record = removal.record
+    keep_number(record.root, record.number)
+    shutil.rmtree(record.path)
 
 
 def _measured(record: Record) -> tuple[int, float]:

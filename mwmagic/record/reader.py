@@ -242,6 +242,11 @@ class Record:
         return [name for name, was in known if folder and is_changed(folder / name, was)]
 
     @property
+    def root(self) -> Path:
+        """The directory below which the run is recorded, together with others."""
+        return self.path.parent.parent.parent
+
+    @property
     def folder(self) -> Path | None:
         """The folder of the file that was launched."""
         return None if self.script is None else self.script.parent
@@ -356,7 +361,7 @@ def runs_below(directory: Path) -> list[Record]:
 
 def beside(record: Record) -> list[Record]:
     """Return all runs of the folder that a run is recorded in, oldest first."""
-    return runs(record.path.parent.parent.parent)
+    return runs(record.root)
 
 
 NOTE_CHARACTERS = 2000
