@@ -59,7 +59,6 @@ _OWN_NAMES = (
 
 NO_RUNS = "no runs are recorded here"
 
-
 SAME_IN_ALL = "the same in all: "
 """How the line begins that names what is the same in all rows."""
 
@@ -163,7 +162,10 @@ class RunTable(Sequence["Record"]):
                 for name in metrics
                 if name not in self.metrics
             ),
-            *(parameter_column(self.facts, name, self._title(name), shown=False) for name in same),
+            *(
+                parameter_column(self.facts, name, title, shown=False)
+                for name, title in self._titles(same, short=False).items()
+            ),
         ]
         columns, notes = self._parted([*self._visible(other), *hidden], same)
         return columns, [*notes, *self.troubles]
@@ -181,7 +183,10 @@ class RunTable(Sequence["Record"]):
         return [
             *([Column("folder", places, places)] if self._folders else []),
             *_own(self.facts),
-            *(parameter_column(self.facts, name, self._title(name, other)) for name in other),
+            *(
+                parameter_column(self.facts, name, title)
+                for name, title in self._titles(other, short=True).items()
+            ),
             *(metric_column(self.facts, name, shown=True) for name in self.metrics),
             *(curve_column(self.facts, name) for name in self.metrics[:1] if drawn),
             Column("cause", causes, causes, shown=any(causes)),
@@ -189,11 +194,14 @@ class RunTable(Sequence["Record"]):
             Column("note", notes, notes, shown=any(notes)),
         ]
 
-    def _title(self, name: str, others: Sequence[str] = ()) -> str:
-        """Return the name of a parameter's column, which no other column has; filters take it."""
+    def _titles(self, names: Collection[str], *, short: bool) -> dict[str, str]:
+        """Return the names of parameters' columns, which no others have; filters take them."""
         taken = {*_OWN_NAMES, *(metric for one in self.facts for metric in one.best)}
-        short = short_name(name, others) if others else name
-        return with_dot(name, taken) if short in taken else short
+        titles = {name: short_name(name, [*names]) if short else name for name in names}
+        return {
+            name: with_dot(name, taken) if title in taken else title
+            for name, title in titles.items()
+        }
 
     def _parameters(self) -> tuple[list[str], dict[str, Any]]:
         other, same = differing(self.facts)
@@ -301,7 +309,7 @@ def aligned_columns(columns: Sequence[Column]) -> list[str]:
 
 def _place(record: Record, folder: Path) -> str:
     """Return the folder of a run below another one."""
-    return record.path.parent.parent.parent.relative_to(folder).as_posix()
+    return record.root.relative_to(folder).as_posix()
 
 
 def described(one: Facts, record: Record) -> dict[str, Any]:
