@@ -27,7 +27,7 @@ from mwmagic.record.paths import runs_folder
 from mwmagic.record.provenance import versions
 from mwmagic.words.file import size_words
 
-from .output import say, show
+from .output import add_json, say, show
 
 if TYPE_CHECKING:
     import argparse
@@ -80,8 +80,7 @@ class Check:
 
 def add(command: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    what = "Print JSON, whose fields docs/use/agents.md describes."
-    command.add_argument("--json", action="store_true", help=what)
+    add_json(command)
     what = "Leave out the two workers that are started to see whether they reach each other."
     command.add_argument("--no-run", action="store_true", help=what)
     command.set_defaults(action=_doctor)

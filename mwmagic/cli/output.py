@@ -1,4 +1,4 @@
-"""Standard output and standard error, which may be closed or full, and what is safe to print."""
+"""What commands print: on streams that may be closed or full, safe for a terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mwmagic.logs.terminal import printable
 from mwmagic.model.variables import ANNOUNCED
 
-__all__ = ["prepare", "say", "show", "silence"]
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_json", "prepare", "say", "show", "silence"]
 
 STREAMS = ("stdin", "stdout", "stderr")
 
@@ -31,6 +35,12 @@ def prepare() -> None:
         elif isinstance(stream, TextIOWrapper) and name != "stdin":
             # A log may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="replace")
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """Add the option of commands that also print for programs."""
+    what = "Print JSON, whose fields docs/use/agents.md describes."
+    command.add_argument("--json", action="store_true", help=what)
 
 
 def show(text: str) -> None:

@@ -30,7 +30,7 @@ from mwmagic.words.run import headline
 from mwmagic.words.table import RunTable
 
 from .clusters import follow, listening, repeats
-from .output import say, show
+from .output import add_json, say, show
 
 if TYPE_CHECKING:
     import argparse
@@ -69,11 +69,6 @@ def recorded_run(number: int | None) -> Record:
     return known[chosen]
 
 
-def _add_json(command: argparse.ArgumentParser) -> None:
-    what = "Print JSON, whose fields docs/use/agents.md describes."
-    command.add_argument("--json", action="store_true", help=what)
-
-
 def add_runs(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that lists recorded runs."""
     add_table_options(command)
@@ -109,7 +104,7 @@ def _compare(given: argparse.Namespace) -> int:
 def add_show(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that shows a run."""
     work.add_run(command)
-    _add_json(command)
+    add_json(command)
     command.set_defaults(action=_show)
 
 
@@ -127,7 +122,7 @@ def _show(given: argparse.Namespace) -> int:
 def add_logs(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that shows what tasks printed."""
     add_log_options(command, tail=0)
-    _add_json(command)
+    add_json(command)
     command.set_defaults(action=_logs)
 
 
@@ -144,7 +139,7 @@ def _logs(given: argparse.Namespace) -> int:
 def add_explain(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that explains a failure."""
     work.add_run(command)
-    _add_json(command)
+    add_json(command)
     command.set_defaults(action=_explain)
 
 
@@ -179,7 +174,7 @@ def add_wait(command: argparse.ArgumentParser) -> None:
     add("--until", metavar="FILTER", help=what)
     what = f"Give up after this time, such as 90 or 1h, with exit code {TIMEOUT_CODE}."
     add("--timeout", type=reader(read_duration), metavar="TIME", help=what)
-    _add_json(command)
+    add_json(command)
     command.set_defaults(action=_wait)
 
 

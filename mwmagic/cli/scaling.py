@@ -17,7 +17,7 @@ from mwmagic.words.scaling import conclusion, lines, notes
 from mwmagic.words.sweep import resume_words
 
 from .clusters import INTERRUPTED_CODE, Terminated, listening
-from .output import say, show
+from .output import add_json, say, show
 
 if TYPE_CHECKING:
     import argparse
@@ -31,8 +31,7 @@ def add_scale(command: argparse.ArgumentParser) -> None:
     work.add_scale(command)
     what = "The script's other arguments, in quotes."
     command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
-    what = "Print JSON, whose fields docs/use/agents.md describes."
-    command.add_argument("--json", action="store_true", help=what)
+    add_json(command)
     what = "The script, unless a study continues or is shown."
     command.add_argument("script", nargs="?", metavar="SCRIPT", help=what)
     what = "The numbers of workers, such as 1 2 4."
