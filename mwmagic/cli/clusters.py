@@ -86,15 +86,15 @@ def _run(given: argparse.Namespace) -> int:
 
 def _check_place(script: str, args: list[str]) -> None:
     """Refuse a ``-p`` behind a script that has such a parameter, but no option of that name."""
-    from mwmagic.experiments.parameters import parameters
+    from mwmagic.experiments.parameters import matching, parameters
 
     settings = [(a, b) for a, b in pairwise(args) if a in ("-p", "--param") and "=" in b]
     source = program_text(Path(script)) if settings else ""
     if not settings or any(f"{quote}{settings[0][0]}{quote}" in source for quote in "\"'"):
         return
     with suppress(SyntaxError):  # the workers report it
-        known = {name for one in parameters(source) for name in (one.name, one.name.split(".")[-1])}
-        found = [f"-p {setting}" for _, setting in settings if setting.partition("=")[0] in known]
+        known = parameters(source)
+        found = [f"-p {one}" for _, one in settings if matching(one.partition("=")[0], known)]
         if found:
             right = " ".join(found)
             raise BadArguments(

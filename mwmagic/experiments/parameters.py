@@ -39,6 +39,7 @@ __all__ = [
     "Parameter",
     "Settings",
     "listed",
+    "matching",
     "named",
     "numbers_in",
     "parameters",
@@ -224,11 +225,16 @@ def listed(known: Iterable[Parameter]) -> str:
     return f"its parameters are {', '.join(found[:LISTED_LIMIT])}{more}"
 
 
-def named(name: str, known: list[Parameter], source: str = "") -> Parameter:
-    """Return the parameter of a program with a name, or with the last parts of a name."""
+def matching(name: str, known: list[Parameter]) -> list[Parameter]:
+    """Return the parameters with a name, or else those with such last parts of a name."""
     exact = [one for one in known if one.name == name]
     short = [one for one in known if one.name.endswith(f".{name}")]
-    found = exact or [one for one in short if not one.refusal] or short
+    return exact or [one for one in short if not one.refusal] or short
+
+
+def named(name: str, known: list[Parameter], source: str = "") -> Parameter:
+    """Return the parameter of a program with a name, or with the last parts of a name."""
+    found = matching(name, known)
     if len(found) > 1:
         choices = " or ".join(one.name for one in found)
         raise BadArguments(f"the program has several parameters {name!r}: write {choices}")
