@@ -89,13 +89,16 @@ def judge(
     alike = _all(rows, means)
     if alike is not None or len(windows) == 1:
         return alike
+    known = [row for row in rows if all(one.waits is not None for one in row.values())]
+    certain = _stopped(means, stopped or {}) or _late(rows, means)
+    if certain is not None or len(known) < LEAST_COUNT:
+        return certain or _more_work(rows, means)
+    waits = _means(known)
     return (
-        _stopped(means, stopped or {})
-        or _late(rows, means)
-        or _slower(_known(rows))
+        _slower(known, waits)
         or _more_work(rows, means)
-        or _queued(_known(rows))
-        or _waiting(_known(rows))
+        or _queued(known, waits)
+        or _waiting(known, waits)
     )
 
 
@@ -107,11 +110,6 @@ def _common(windows: Mapping[str, Sequence[Window]]) -> list[dict[str, Window]]:
         {task: own[first] for task, own in zip(windows, by_first, strict=True)}
         for first in shared[-RECENT_COUNT:]
     ]
-
-
-def _known(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows in which it is known of each task how long it waits for the others."""
-    return [row for row in rows if all(one.waits is not None for one in row.values())]
 
 
 def _means(rows: Sequence[Row]) -> dict[str, Window]:
@@ -228,11 +226,8 @@ _PARTS = {
 one first."""
 
 
-def _slower(rows: Sequence[Row]) -> Slowdown | None:
+def _slower(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return which task waits less for the others than they do for it, and why if that is known."""
-    if len(rows) < LEAST_COUNT:
-        return None
-    means = _means(rows)
     leads = [_lead(row, _unwaiting) for row in rows]
     late = [task for row, (task, lost) in zip(rows, leads, strict=True) if lost >= _clear(row)]
     task, times = Counter(late).most_common(1)[0] if late else ("", 0)
@@ -319,11 +314,9 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     return None
 
 
-def _queued(rows: Sequence[Row]) -> Slowdown | None:
+def _queued(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return which task waits longer for a CPU than the others, and not longer for them."""
-    if len(rows) < LEAST_COUNT:
-        return None
-    means, of = _means(rows), attrgetter("queued")
+    of = attrgetter("queued")
     task, _ = _lead(means, of)
     lost, step = _excess(means, task, of), means[task].wall
     often = sum(_excess(row, task, of) >= _clear(row) for row in rows) >= OFTEN_RATIO * len(rows)
@@ -334,14 +327,11 @@ def _queued(rows: Sequence[Row]) -> Slowdown | None:
     return Slowdown(cause, task, "always", lost / step, step)
 
 
-def _waiting(rows: Sequence[Row]) -> Slowdown | None:
+def _waiting(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return that all tasks mostly wait for what they send each other, over one link or over all.
 
     TCP knows for how long it had sent data that had not arrived.
     """
-    if len(rows) < LEAST_COUNT:
-        return None
-    means = _means(rows)
     least = [min((one.waits or 0.0) / one.wall for one in row.values()) for row in rows]
     share = min((one.waits or 0.0) / one.wall for one in means.values())
     often = sum(each >= WAITING_RATIO for each in least) >= OFTEN_RATIO * len(rows)
