@@ -19,7 +19,7 @@ from .series import Course
 from .sweep import Plan, Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mwmagic.record import Record
 
@@ -126,14 +126,14 @@ class StepMark(NamedTuple):
     samples: float | None = None
 
 
-def marks(record: Record) -> list[StepMark]:
+def marks(raws: Sequence[Mapping[str, Any]], tasks: Iterable[str]) -> list[StepMark]:
     """Return the steps that the first task of a run reported in its last attempt, or printed."""
-    entries = [parsed(raw) for raw in json_lines(record.paths.metrics)]
+    entries = [parsed(raw) for raw in raws]
     kinds = ("train", "print", "report")
     known = [one for one in entries if one and one["step"] is not None and one["kind"] in kinds]
     known = [one for one in known if one["source"] == REPORTED] or known
     attempt = max((one["attempt"] for one in known), default=0)
-    for task in map(str, record.tasks):
+    for task in tasks:
         own = [one for one in known if one["task"] == task and one["attempt"] == attempt]
         if own:
             course = Course()
@@ -144,19 +144,18 @@ def marks(record: Record) -> list[StepMark]:
     return []
 
 
-def waiting_ratio(record: Record) -> float | None:
+def waiting_ratio(raws: Iterable[Mapping[str, Any]], tasks: int) -> float | None:
     """Return in which part of a step all tasks of a run wait for each other; None if unknown.
 
     That is what the task waits that waits least, in the same steps.
     """
     by_first: dict[int, list[Window]] = {}
-    attempts = [raw for raw in json_lines(record.paths.metrics) if raw.get("kind") == STEPS]
+    attempts = [raw for raw in raws if raw.get("kind") == STEPS]
     last = max((raw.get("attempt", 0) for raw in attempts), default=0)
     for raw in attempts:
         window = Window.from_json(raw.get("steps"))
         if raw.get("attempt", 0) == last and window.wall > 0 and window.waits is not None:
             by_first.setdefault(window.first, []).append(window)
-    tasks = len(record.tasks)
     whole = [own for own in by_first.values() if len(own) == tasks > 1]
     if len(whole) < WINDOWS_COUNT:
         return None
@@ -220,8 +219,11 @@ def _sum(windows: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 def measured(record: Record, steps: int) -> Speed | None:
     """Return how fast a run trained; None if it reported no steps."""
-    seen = marks(record)
-    return replace(speed_of(seen, steps), waits=waiting_ratio(record)) if seen else None
+    raws, tasks = list(json_lines(record.paths.metrics)), [*map(str, record.tasks)]
+    seen = marks(raws, tasks)
+    if not seen:
+        return None
+    return replace(speed_of(seen, steps), waits=waiting_ratio(raws, len(tasks)))
 
 
 @dataclass(frozen=True)
