@@ -98,8 +98,8 @@ def _check_place(script: str, args: list[str]) -> None:
         if found:
             right = " ".join(found)
             raise BadArguments(
-                f"what follows {script} is its own, and it takes no {settings[0][0]}: "
-                f"mwmagic run {right} {script}"
+                f"{script} gets all that follows it, and has no option {settings[0][0]}; to set "
+                f"its parameters, write `mwmagic run {right} {script}`"
             )
 
 
