@@ -13,8 +13,7 @@ from mwmagic.errors import BadArguments
 from mwmagic.experiments.scaling import Scaling
 from mwmagic.model.option import read_count, read_words
 from mwmagic.model.values import finite
-from mwmagic.words.scaling import conclusion, lines, notes
-from mwmagic.words.sweep import resume_words
+from mwmagic.words.sweep import resume_words, scaling_lines, scaling_notes, scaling_words
 
 from .clusters import INTERRUPTED_CODE, Terminated, listening
 from .output import add_json, say, show
@@ -46,7 +45,7 @@ def _scale(given: argparse.Namespace) -> int:
     words = [one for one in (given.script, *given.sizes) if one is not None]
     work.check_given(given, words)
     if given.show is not None:
-        return _finish(find(Scaling, Path.cwd(), given.show or None), given)
+        return _report(find(Scaling, Path.cwd(), given.show or None), given)
     if given.resume is not None:
         found = find(Scaling, Path.cwd(), given.resume or None)
     elif given.script is None:
@@ -69,16 +68,16 @@ def _scale(given: argparse.Namespace) -> int:
         if isinstance(request, Terminated):
             raise
         return INTERRUPTED_CODE
-    return _finish(found, given)
+    return _report(found, given)
 
 
-def _finish(found: Scaling, given: argparse.Namespace) -> int:
+def _report(found: Scaling, given: argparse.Namespace) -> int:
     """Print what a study found; return 0 if all sizes were measured."""
     study = found.study(given.mode or "")
     if given.json:
         known = {"number": study.number, "mode": study.mode, "sizes": study.rows()}
-        print(json.dumps(finite({**known, "text": [conclusion(study), *notes(study)]})))
+        print(json.dumps(finite({**known, "text": [scaling_words(study), *scaling_notes(study)]})))
     else:
-        for line in lines(study):
+        for line in scaling_lines(study):
             show(line)
     return 0 if all(one.rate for one in study.sizes) else 1

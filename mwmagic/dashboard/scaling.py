@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.experiments.series import Key, Point
 from mwmagic.model.values import encodable
-from mwmagic.words.scaling import cells, conclusion, lines, notes
+from mwmagic.words.sweep import scaling_cells, scaling_lines, scaling_notes, scaling_words
 
 from .runs import text_cell, wide
 from .static import UNTYPESET, Picture, image
@@ -27,14 +27,17 @@ class NotebookScaling:
         self.found = found
 
     def __repr__(self) -> str:
-        return encodable("\n".join(lines(self.found)))
+        return encodable("\n".join(scaling_lines(self.found)))
 
     def _repr_html_(self) -> str:
-        head, *rows = cells(self.found)
+        head, *rows = scaling_cells(self.found)
         heads = "".join(text_cell("th", one) for one in head)
         body = "".join(f"<tr>{''.join(text_cell('td', one) for one in row)}</tr>" for row in rows)
-        parts = [f"<b>{html.escape(conclusion(self.found))}</b>", _picture(self.found)]
-        parts += [wide(heads, body), *(f"<p>{html.escape(one)}</p>" for one in notes(self.found))]
+        parts = [f"<b>{html.escape(scaling_words(self.found))}</b>", _picture(self.found)]
+        parts += [
+            wide(heads, body),
+            *(f"<p>{html.escape(one)}</p>" for one in scaling_notes(self.found)),
+        ]
         return encodable(f'<div class="{UNTYPESET}">{"".join(parts)}</div>')
 
 
@@ -54,4 +57,4 @@ def _picture(found: Study) -> str:
     ]
     bands = {(MEASURED, SPEED_UP): spans}
     picture = Picture(points, [MEASURED, IDEAL], "workers", bands=bands)
-    return image(picture, conclusion(found))
+    return image(picture, scaling_words(found))
