@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mwmagic.client.scaling import new_scaling
-from mwmagic.dashboard.scaling import NotebookScaling
+from mwmagic.dashboard.sweep import NotebookScaling
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.scaling import Scaling, StepMark, speed_of
 from mwmagic.experiments.sweep import stored, sweeps
