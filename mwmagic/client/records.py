@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, ClusterError, FileTrouble, NoRun, WaitTimeout
 from mwmagic.experiments.filters import Filter, check_names
-from mwmagic.experiments.index import indexed
 from mwmagic.experiments.parameters import parameters, settings, unset
-from mwmagic.experiments.runs import facts_of
+from mwmagic.experiments.runs import facts_of, indexed
 from mwmagic.experiments.scaling import Scaling
 from mwmagic.experiments.sweep import Sweep, stored
 from mwmagic.model.option import read_count, read_duration
