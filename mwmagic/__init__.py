@@ -14,11 +14,12 @@ TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from mwmagic.experiments.runs import runs
+
     from .client.cluster import Cluster
     from .client.lookup import clusters
     from .client.run import Run
     from .client.scaling import scale
-    from .experiments.index import runs
     from .experiments.sweep import sweeps
     from .model.cluster import ClusterSpec, Task
 
@@ -48,7 +49,7 @@ __all__ += errors.__all__
 
 _HOMES = {"Cluster": "client.cluster", "clusters": "client.lookup"}
 _HOMES |= dict.fromkeys(("ClusterSpec", "Task"), "model.cluster")
-_HOMES |= {"Run": "client.run", "runs": "experiments.index", "scale": "client.scaling"}
+_HOMES |= {"Run": "client.run", "runs": "experiments.runs", "scale": "client.scaling"}
 _HOMES |= {"sweeps": "experiments.sweep"}
 
 

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "logs": PURE | {"frameworks"},
     "diagnosis": PURE | {"gang", "frameworks", "logs"},
     "slowness": PURE,
-    "words": PURE | {"diagnosis", "experiments", "record", "slowness"},
+    "words": PURE | {"diagnosis", "experiments", "record"},
     "repairs": PURE | {"hooks", "recovery/task"},
     "worker": PURE | {"frameworks", "hooks", "recovery/task", "repairs"},
     "keras": {"model", "repairs"},

@@ -1,7 +1,7 @@
 """The command line.
 
-`main` has the parser; each group of commands has a module: `clusters`, `sweep`, `scaling`,
-`records`, `demo` and `doctor`. `output` prints.
+`main` has the parser; each group of commands has a module: `clusters`, `sweep` (scaling studies
+too), `records`, `demo` and `doctor`. `output` prints.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from mwmagic.client.arguments import ConciseParser
 from mwmagic.errors import MwmagicError, RunStopped
 from mwmagic.words.file import file_words
 
-from . import clusters, demo, doctor, output, records, scaling, sweep
+from . import clusters, demo, doctor, output, records, sweep
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +23,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "sweep": ("Run a script with many combinations of its parameters.", sweep.add_sweep),
     "scale": (
         "Run a script with several numbers of workers: do more of them help?",
-        scaling.add_scale,
+        sweep.add_scale,
     ),
     "demo": ("Execute the quickstart notebook, in which two workers train.", demo.add),
     "ps": ("List the running clusters.", clusters.add_ps),

@@ -6,20 +6,23 @@ They get notes and tags, are shown, repeated and removed.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments, ClusterError, FileTrouble, NoRun, WaitTimeout
-from mwmagic.experiments.cleaning import removals, remove
 from mwmagic.experiments.filters import Filter, check_names
 from mwmagic.experiments.parameters import parameters, settings, unset
-from mwmagic.experiments.runs import facts_of
+from mwmagic.experiments.runs import facts_of, indexed
+from mwmagic.experiments.scaling import Scaling
+from mwmagic.experiments.sweep import Sweep, stored
 from mwmagic.model.option import read_count, read_duration
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted, finite
+from mwmagic.record.paths import keep_number
 from mwmagic.record.provenance import versions
 from mwmagic.record.reader import annotate
 from mwmagic.words.comparison import inherited_words, unlike_words
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from mwmagic.experiments.cleaning import Removal
     from mwmagic.model.findings import Cause
     from mwmagic.record import Record
 
@@ -435,3 +437,76 @@ def _parts(record: Record, launches: Mapping[str, Mapping[str, Any]]) -> list[_P
             )
         )
     return found
+
+
+LOST_SECONDS = 86400.0
+"""How long the record of a run that was lost must be unchanged."""
+
+BLOCK_BYTES = 512
+"""The unit in which the system reports what a file takes up."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A run that may go, and how many bytes its files take up."""
+
+    record: Record
+    size: int
+
+
+def removals(
+    records: Sequence[Record], *, keep: int | None = None, older: float | None = None
+) -> list[Removal]:
+    """Return the runs that may go; those with a tag, and those that are not over, stay.
+
+    So do the trials of a sweep or a scaling study that is there: without them it would run again.
+    Of all runs, the oldest first, the latest `keep` stay, and those that began within `older`
+    seconds; BadArguments is raised if neither is given.
+    """
+    if keep is None and older is None:
+        raise BadArguments(
+            "say which runs may go: --keep 50 keeps the latest, --older 30d is an age"
+        )
+    first = len(records) if keep is None else max(len(records) - keep, 0)
+    limit = time.time() if older is None else time.time() - older
+    roots = {record.root for record in records}
+    kinds: tuple[type[Sweep], ...] = (Sweep, Scaling)
+    needed = {(root, one.key) for root in roots for kind in kinds for one in stored(root, kind)}
+    found = []
+    for record, facts in zip(records[:first], indexed(records[:first]), strict=True):
+        if facts.tags or not RunState(facts.state).final:
+            continue
+        if (record.root, facts.trial.partition("/")[0]) in needed:
+            continue
+        size, changed = _measured(record)
+        lost = facts.state == RunState.LOST.value
+        # Its supervisor may be alive on another machine that shares the disk.
+        active = lost and changed > time.time() - LOST_SECONDS
+        began = changed if facts.started is None else facts.started
+        if began <= limit and not active:
+            found.append(Removal(record, size))
+    return found
+
+
+def remove(removal: Removal) -> None:
+    """Remove a run's record; no other run gets its number, by which sweeps and notes name it.
+
+    Raises OSError if a part of it cannot be removed.
+    """
+    record = removal.record
+    keep_number(record.root, record.number)
+    shutil.rmtree(record.path)
+
+
+def _measured(record: Record) -> tuple[int, float]:
+    """Return how many bytes a record takes up, and when one of its files was last changed."""
+    size, changed = 0, 0.0
+    for folder, _, names in os.walk(record.path):
+        for path in (folder, *(f"{folder}/{name}" for name in names)):
+            try:
+                status = os.lstat(path)
+            except OSError:  # it is gone, and so is its size
+                continue
+            size += status.st_blocks * BLOCK_BYTES
+            changed = max(changed, status.st_mtime)
+    return size, changed

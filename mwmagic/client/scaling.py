@@ -13,7 +13,7 @@ from mwmagic.experiments.scaling import STEPS_COUNT, STRONG, WEAK, Scaling, Scal
 from mwmagic.experiments.sweep import written
 from mwmagic.model.option import read_count, read_setting
 from mwmagic.model.options import ClusterOptions
-from mwmagic.words.scaling import begun_words, lines, speed_words
+from mwmagic.words.sweep import scaling_lines, speed_words
 
 from .arguments import add_params, reader
 from .cluster import Cluster
@@ -118,7 +118,7 @@ def scale(
             progress(text)
 
     conduct(found, on_message=_LOGGER.warning, on_change=report)
-    for line in lines(found.study()):
+    for line in scaling_lines(found.study()):
         report(line)
     return found
 
@@ -265,7 +265,7 @@ def _measure(
     with Cluster.declare(on_message, **{**plan.declared(), **own}) as cluster:
         launch = plan.launch(scaling.label(trial))
         run = cluster._launch(launch, scaling.source, params=trial.params["params"], replace=False)  # noqa: SLF001 - of this package
-        on_change(begun_words(trial, plan, run.number))
+        on_change(f"{speed_words(trial, plan)}: run {run.number}")
         _until_enough(scaling, run, plan.steps, on_message)
 
 

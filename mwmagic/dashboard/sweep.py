@@ -1,6 +1,7 @@
 """A sweep in a notebook: its trials in a table, the best first, with their curves in one chart.
 
-A page shows it live, with the board of the trial that is chosen; a notebook keeps it.
+A page shows it live, with the board of the trial that is chosen; a notebook keeps it. A scaling
+study is a sentence, the speed-up beside the ideal line, and a table.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Dict
 
 from mwmagic.experiments.compare import axes_of, curves_of, thinned_curves
-from mwmagic.experiments.series import read_series
+from mwmagic.experiments.series import Key, Point, read_series
 from mwmagic.experiments.trials import TrialState, seconds_left
 from mwmagic.model.values import counted, encodable, sendable
 from mwmagic.words.comparison import notices
-from mwmagic.words.sweep import TrialTable, findings, open_words, sweep_words
+from mwmagic.words.sweep import (
+    TrialTable,
+    findings,
+    open_words,
+    scaling_cells,
+    scaling_lines,
+    scaling_notes,
+    scaling_words,
+    sweep_words,
+)
 
 from .board import (
     IDLE_SAVE_SECONDS,
@@ -28,8 +38,27 @@ from .board import (
     Output,
     Widget,
 )
-from .runs import SHOWN_ROWS, column_facts, curves_image, interactive, plain_table, point_facts
-from .static import DISTINCT_CURVES, framed, front_end, recorded, saved_words, styles
+from .runs import (
+    SHOWN_ROWS,
+    column_facts,
+    curves_image,
+    interactive,
+    plain_table,
+    point_facts,
+    text_cell,
+    wide,
+)
+from .static import (
+    DISTINCT_CURVES,
+    UNTYPESET,
+    Picture,
+    framed,
+    front_end,
+    image,
+    recorded,
+    saved_words,
+    styles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +66,12 @@ if TYPE_CHECKING:
     from mwmagic.client.run import Run
     from mwmagic.experiments.compare import Curve
     from mwmagic.experiments.runs import Facts
+    from mwmagic.experiments.scaling import Study
     from mwmagic.experiments.series import Series
     from mwmagic.experiments.sweep import Sweep
     from mwmagic.experiments.trials import TrialStatus
 
-__all__ = ["SweepBoard", "SweepWidget", "kept_sweep"]
+__all__ = ["NotebookScaling", "SweepBoard", "SweepWidget", "kept_sweep"]
 
 CURVES_COUNT = 20
 """How many of the best trials have a curve; besides them those that are going, and the chosen."""
@@ -333,3 +363,46 @@ class SweepBoard:
             self._inner = Board(run, Widget(), inside=True)
             self._inner.widget.hosted = True
         return framed("", self._inner.widget.label)
+
+
+MEASURED, IDEAL, SPEED_UP = "measured", "ideal", "speed-up"
+
+
+class NotebookScaling:
+    """What a study found, as a saved notebook keeps it: it needs no script."""
+
+    def __init__(self, found: Study) -> None:
+        self.found = found
+
+    def __repr__(self) -> str:
+        return encodable("\n".join(scaling_lines(self.found)))
+
+    def _repr_html_(self) -> str:
+        head, *rows = scaling_cells(self.found)
+        heads = "".join(text_cell("th", one) for one in head)
+        body = "".join(f"<tr>{''.join(text_cell('td', one) for one in row)}</tr>" for row in rows)
+        parts = [f"<b>{html.escape(scaling_words(self.found))}</b>", _speedups(self.found)]
+        parts += [
+            wide(heads, body),
+            *(f"<p>{html.escape(one)}</p>" for one in scaling_notes(self.found)),
+        ]
+        return encodable(f'<div class="{UNTYPESET}">{"".join(parts)}</div>')
+
+
+def _speedups(found: Study) -> str:
+    """Return the speed-ups by the number of workers, with their spread, as one image."""
+    known = [one for one in found.sizes if one.speedup and not one.alone]
+    if len(known) < 2:  # noqa: PLR2004 - no line
+        return ""
+    points: list[Point] = []
+    for one in known:
+        for name, speedup in ((MEASURED, one.speedup), (IDEAL, found.ideal(one))):
+            points.append(Point(len(points), Key(name, 1, SPEED_UP), one.workers, speedup))
+    spans = [
+        (float(one.workers), one.speedup - one.error, one.speedup + one.error)
+        for one in known
+        if one.speedup
+    ]
+    bands = {(MEASURED, SPEED_UP): spans}
+    picture = Picture(points, [MEASURED, IDEAL], "workers", bands=bands)
+    return image(picture, scaling_words(found))

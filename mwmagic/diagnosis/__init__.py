@@ -1,14 +1,13 @@
 """Which task failed first and why.
 
-`first` finds it from how each process ended (`exit`) and, of living tasks, from what is observed in
-logs and stacks (`observation`). `known` says what an entry of the known failures is and recognises
-it; `table` and `migration` (Keras's) have the entries.
+`first` finds it from how each process ended and, of living tasks, from what is observed in logs and
+stacks (`observation`). `known` says what an entry of the known failures is and recognises it;
+`table` and `migration` (Keras's) have the entries.
 """
 
 from __future__ import annotations
 
-from .exit import Exit
-from .first import diagnose, involves_others, kind
+from .first import Exit, diagnose, involves_others, kind
 from .observation import Observation, is_notable, remarks, why_stalled
 
 __all__ = [

@@ -1,10 +1,9 @@
 """What runs are given and differ in, without a supervisor: nothing here runs a program.
 
-`parameters` reads and sets what a program calls its parameters, in `literals` of the source, in
-`arguments` and variables (`program` is its tree). `series` reads a run's metrics as points of
-charts, `compare` puts runs side by side, `runs` has the facts of recorded runs, `index` a copy of
-them beside the runs, from which Python programs get theirs, `filters` choose among them, and
-`cleaning` says which may go. A `sweep` has a plan and `trials`, whose values are those of a
-`space`; `scaling` is one of numbers of workers, and measures how fast each trains. A `profile` is
-what a framework's profiler wrote.
+`parameters` reads and sets what a program calls its parameters, in each of the `forms` that they
+have (`program` is its tree). `series` reads a run's metrics as points of charts, `compare` puts
+runs side by side, `runs` has the facts of recorded runs, with a copy of them beside the runs, from
+which Python programs get theirs, and `filters` choose among them. A `sweep` has a plan and
+`trials`, whose values are those of a `space`; `scaling` is one of numbers of workers, and measures
+how fast each trains. A `profile` is what a framework's profiler wrote.
 """

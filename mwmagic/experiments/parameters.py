@@ -18,15 +18,18 @@ from mwmagic.errors import BadArguments
 from mwmagic.model.option import meant
 from mwmagic.model.variables import PARAMETER
 
-from .arguments import (
+from .forms import (
     absl_flags,
     argparse_arguments,
+    attributes,
+    classes,
     click_options,
+    entries,
     fire_defaults,
     mapped,
+    names,
     variables,
 )
-from .literals import attributes, classes, entries, names
 from .program import MISSING, Parameter, Program, literal
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from mwmagic.record.metrics import frame_of
 from mwmagic.record.paths import sweeps_folder
 from mwmagic.record.reader import alive, json_lines, json_object, this_process
 
-from .index import OVER_STATES, OWN_COLUMNS, indexed, rows_of
 from .parameters import parameters, settings, values
-from .runs import usual_metrics
+from .runs import OVER_STATES, OWN_COLUMNS, indexed, rows_of, usual_metrics
 from .space import drawn, grid, size, spoken
 from .trials import OPEN, Trial, TrialState, TrialStatus, groups
 

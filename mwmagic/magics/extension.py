@@ -169,7 +169,7 @@ def _show_runs(shell: InteractiveShell, session: Callable[[], Session]) -> Calla
         session().displays.keep_sweep(sweep)
 
     def show_scaling(scaling: Scaling) -> None:
-        from mwmagic.dashboard.scaling import NotebookScaling
+        from mwmagic.dashboard.sweep import NotebookScaling
 
         display(NotebookScaling(scaling.study()))
 

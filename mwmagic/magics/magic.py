@@ -43,7 +43,7 @@ _MODULES = {
     "%mw_restart": "worker",
     "%mw_rerun": "worker",
     "%mw_sweep": "sweep",
-    "%mw_scale": "scaling",
+    "%mw_scale": "sweep",
     "%mw_kill": "cluster",
     "%mw_stacks": "records",
     "%mw_runs": "records",

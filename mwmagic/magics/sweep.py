@@ -1,17 +1,22 @@
-"""``%mw_sweep``: a program with many combinations of its parameters."""
+"""``%mw_sweep`` and ``%mw_scale``: a program with other parameters, or numbers of workers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from IPython.display import display
+
 from mwmagic.client import planning
-from mwmagic.client.arguments import add_env
+from mwmagic.client import scaling as work
+from mwmagic.client.arguments import add_env, reader
 from mwmagic.client.study import named_study
 from mwmagic.client.sweep import check_idle, conduct
+from mwmagic.dashboard.sweep import NotebookScaling
 from mwmagic.errors import NoRun, WaitInterrupted
+from mwmagic.experiments.scaling import Scaling
 from mwmagic.experiments.space import read_space
-from mwmagic.model.option import read_words
+from mwmagic.model.option import read_count, read_words
 from mwmagic.words.sweep import as_csv, resume_words
 
 from .magic import Parser, magic
@@ -23,11 +28,11 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["add_program", "mw_sweep", "program_of"]
+__all__ = ["mw_scale", "mw_sweep"]
 
 
-def add_program(parser: Parser) -> None:
-    """Declare which program is run many times, and how; `program_of` reads it."""
+def _add_program(parser: Parser) -> None:
+    """Declare which program is run many times, and how; `_program_of` reads it."""
     add = parser.add_argument
     what = "The program (default: that of the latest run)."
     add("--file", metavar="FILE", help=what)
@@ -45,7 +50,7 @@ def _sweep() -> Parser:
     add = parser.add_argument
     what = "Parameters with the values to try, or a range to draw them from with --random."
     add("values", nargs="*", metavar="NAME=VALUE,VALUE", help=what)
-    add_program(parser)
+    _add_program(parser)
     planning.add_sweep(parser)
     what = "The variable with an Optuna study, which suggests the values of --random trials."
     add("--study", metavar="NAME", help=what)
@@ -118,7 +123,7 @@ def _planned(session: Session, given: Namespace, space: dict[str, str], study: A
     return planning.new_sweep(
         session.directory,
         given=space,
-        **program_of(session, given),
+        **_program_of(session, given),
         random=given.random,
         seed=given.seed or 0,
         repeat=given.repeat or 1,
@@ -128,7 +133,7 @@ def _planned(session: Session, given: Namespace, space: dict[str, str], study: A
     )
 
 
-def program_of(session: Session, given: Namespace) -> dict[str, Any]:
+def _program_of(session: Session, given: Namespace) -> dict[str, Any]:
     """Return the file that was named, or the latest run's program, with where and how it runs."""
     script, cwd, args = given.file, Path.cwd(), given.args or ()
     env = dict(given.env)
@@ -141,3 +146,58 @@ def program_of(session: Session, given: Namespace) -> dict[str, Any]:
             args = tuple(map(str, launch.get("args", ())))
         env = {**launch.get("given", {}), **env}
     return {"script": script, "cwd": cwd, "args": args, "env": env}
+
+
+def _scale() -> Parser:
+    parser = Parser(
+        "%mw_scale",
+        "Run a program with so many workers in turn, each on a cluster of its own like the "
+        "notebook's, and say whether more workers help. An interrupted study continues with "
+        "--resume.",
+    )
+    add = parser.add_argument
+    what = "The numbers of workers, such as 1 2 4."
+    add("workers", nargs="*", type=reader(read_count), metavar="N", help=what)
+    _add_program(parser)
+    work.add_scale(parser)
+    return parser
+
+
+@magic(_scale(), shows=True)
+def mw_scale(session: Session, given: Namespace, _cell: str) -> Scaling:
+    """Measure sizes, and show what was found."""
+    work.check_given(given, given.workers)
+    if given.show is not None:
+        found = planning.find(Scaling, session.directory, given.show or None)
+        return _shown(session, found, given.mode or "")
+    cluster = session.cluster()
+    check_idle(cluster)
+    if given.resume is None:
+        program = _program_of(session, given)
+        options = cluster.options.as_json()
+        found = work.new_scaling(
+            session.directory,
+            workers=given.workers,
+            options=options,
+            **program,
+            **work.planned(given),
+        )
+    else:
+        found = planning.find(Scaling, session.directory, given.resume or None)
+    try:
+        work.conduct(found, on_message=session.say, on_change=session.say)
+    except KeyboardInterrupt:
+        _shown(session, found)
+        text = resume_words(found, "%mw_scale")
+        raise WaitInterrupted(text) from None
+    return _shown(session, found)
+
+
+def _shown(session: Session, found: Scaling, mode: str = "") -> Scaling:
+    """Show a study as the notebook keeps it."""
+    shown = NotebookScaling(found.study(mode))
+    if getattr(session.shell, "kernel", None) is None:
+        session.say(repr(shown))
+    elif not session.quiet:
+        display(shown)
+    return found

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from mwmagic.model.slowness import MemoryForecast
-from mwmagic.slowness.judge import LEAST_COUNT, judge
+from mwmagic.slowness import LEAST_COUNT, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.experiments.compare import ABSENT, compare
-from mwmagic.experiments.index import indexed
+from mwmagic.experiments.runs import indexed
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 from mwmagic.record.metrics import rises

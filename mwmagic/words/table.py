@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.filters import Filter, check_names
-from mwmagic.experiments.index import indexed
-from mwmagic.experiments.runs import Facts, best_first, differing, usual_metrics, with_dot
+from mwmagic.experiments.runs import Facts, best_first, differing, indexed, usual_metrics, with_dot
 from mwmagic.model.findings import Cause
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted, finite

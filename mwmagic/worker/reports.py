@@ -1,6 +1,9 @@
-"""Reports numbers from any code, beside what it prints.
+# ruff: noqa: ANN401 - frameworks have no annotations
+"""Reports numbers from any code, beside what it prints, and profiles this process if it is asked.
 
-Of values that come too fast, the newest are sent.
+Of values that come too fast, the newest are sent. A file beside the log asks for a profile, which
+is looked for whenever something is reported: nothing waits in a process that is not asked. The
+framework's profiler runs on a thread of its own, and training continues.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ from mwmagic.model import variables
 from mwmagic.model.values import METRICS_LIMIT, NAME_CHARACTERS, REPORT_BYTES, counted, encoded
 from mwmagic.model.variables import ANNOUNCED
 
-from .line import line
+from .line import line, replace_file
 from .steps import loop_sampler
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from .line import Line
+
+    _Switch = tuple[Callable[[str], Any], Callable[[], Any]]
 
 __all__ = ["GAP_SECONDS", "Outbox", "Values", "is_distributed", "number", "outbox", "report"]
 
@@ -39,7 +44,7 @@ def report(
     epoch: int | None = None,
     steps: int | None = None,
     epochs: int | None = None,
-    **metrics: Any,  # noqa: ANN401 - whatever `float` accepts
+    **metrics: Any,
 ) -> None:
     """Report where training is, and what it measures.
 
@@ -78,7 +83,7 @@ def report(
         loop.reported(tuple(metrics))
 
 
-def _count(values: Values, name: str, given: Any) -> int | None:  # noqa: ANN401 - whatever
+def _count(values: Values, name: str, given: Any) -> int | None:
     try:
         return int(number(given))
     except Exception as error:  # noqa: BLE001 - a user's type may raise anything
@@ -167,9 +172,7 @@ class Outbox:
                 waiting, self._waiting = self._waiting, {}
             self._sent = time.monotonic()
             if self._request and os.path.exists(self._request):  # noqa: PTH110 - a string
-                from .profile import begin
-
-                begin(self._request)
+                _begin_profile(self._request)
             for key, message in waiting.items():
                 left = self._sent + seconds - time.monotonic()
                 self._send(key, message, max(left, 0.0))
@@ -228,12 +231,12 @@ def farewell() -> None:
         one.flush(LAST_SECONDS)
 
 
-def is_distributed(value: Any) -> bool:  # noqa: ANN401 - of any framework
+def is_distributed(value: Any) -> bool:
     """Return whether TensorFlow holds a value on several replicas."""
     return type(value).__module__.startswith("tensorflow.python.distribute")
 
 
-def _local(value: Any) -> Any:  # noqa: ANN401 - of any framework
+def _local(value: Any) -> Any:
     """Return this process's part of a value, or of a Keras variable.
 
     TensorFlow would sum or average a distributed variable over all workers, in a
@@ -246,7 +249,7 @@ def _local(value: Any) -> Any:  # noqa: ANN401 - of any framework
     return value
 
 
-def number(value: Any) -> float:  # noqa: ANN401 - of any framework
+def number(value: Any) -> float:
     """Return a value as a number."""
     part = _local(value)
     try:
@@ -257,7 +260,7 @@ def number(value: Any) -> float:  # noqa: ANN401 - of any framework
         return float(part.numpy())  # TensorFlow's variables
 
 
-def _held(value: Any) -> Any:  # noqa: ANN401 - of any framework
+def _held(value: Any) -> Any:
     """Return the form in which a value is kept until it is sent.
 
     A tensor is kept as it is, since reading takes long and most are never sent; a
@@ -296,7 +299,7 @@ class Values:
         """Return the metrics' numbers, as JSON values."""
         return self._each(metrics, lambda value: encoded(number(value)))
 
-    def _each(self, metrics: Mapping[str, Any], of: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _each(self, metrics: Mapping[str, Any], of: Any) -> dict[str, Any]:
         found = {}
         for name, value in metrics.items():
             try:
@@ -313,3 +316,70 @@ class Values:
         self._refused.add(name)
         if sys.stderr is not None:
             sys.stderr.write(f"{ANNOUNCED}{name} is not reported: {why}\n")
+
+
+_PROFILING = threading.Lock()
+
+
+def _begin_profile(request: str) -> None:
+    """Answer a request, which is a file, unless another one is being answered."""
+    if _PROFILING.acquire(blocking=False):
+        thread = threading.Thread(
+            target=_profile, args=(request,), name="mwmagic-profile", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # there are too many threads; the request expires
+            _PROFILING.release()
+
+
+def _profile(request: str) -> None:
+    try:
+        with open(request, encoding="utf-8") as file:  # noqa: PTH123 - a string
+            asked = json.load(file)
+        os.unlink(request)  # noqa: PTH108 - the same
+        if time.time() < asked["until"]:
+            replace_file(f"{request}d", json.dumps({**asked, **_profiled(asked)}))
+    except (OSError, ValueError, KeyError):
+        pass  # it was withdrawn, or is not ours
+    finally:
+        _PROFILING.release()
+
+
+def _profiled(asked: dict[str, Any]) -> dict[str, Any]:
+    """Profile this process; return how long that took, or what went wrong."""
+    try:
+        start, stop = _profiler()
+        start(asked["folder"])
+        began = time.monotonic()
+        try:
+            time.sleep(asked["seconds"])
+            took = time.monotonic() - began
+        finally:
+            stop()
+    except Exception as error:  # noqa: BLE001 - of any framework; the program goes on
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+    return {"took": took}
+
+
+def _profiler() -> _Switch:
+    """Return what starts and stops the profiler of the framework that trains here."""
+    keras: Any = sys.modules.get("keras")
+    backend = [keras.backend.backend()] if hasattr(keras, "backend") else []
+    for name in (*backend, *_PROFILERS):
+        if name in _PROFILERS and name in sys.modules:
+            return _PROFILERS[name](sys.modules[name])
+    raise RuntimeError("it has imported neither TensorFlow nor JAX")
+
+
+def _of_tensorflow(tensorflow: Any) -> _Switch:
+    own = tensorflow.profiler.experimental
+    options = own.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+    return lambda folder: own.start(folder, options), own.stop
+
+
+def _of_jax(jax: Any) -> _Switch:
+    return jax.profiler.start_trace, jax.profiler.stop_trace
+
+
+_PROFILERS: dict[str, Callable[[Any], _Switch]] = {"tensorflow": _of_tensorflow, "jax": _of_jax}

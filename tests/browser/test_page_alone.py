@@ -12,7 +12,7 @@ from processes import PATIENCE
 
 from mwmagic.dashboard.board import Widget
 from mwmagic.dashboard.rows import View, header, row
-from mwmagic.dashboard.scaling import NotebookScaling
+from mwmagic.dashboard.sweep import NotebookScaling
 from mwmagic.experiments.scaling import ScalingPlan, Size, Study
 from mwmagic.model.slowness import SlowCause, Slowdown
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus

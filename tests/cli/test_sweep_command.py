@@ -14,7 +14,7 @@ import pytest
 from processes import PATIENCE, eventually
 
 from mwmagic.cli import main
-from mwmagic.experiments.index import indexed
+from mwmagic.experiments.runs import indexed
 from mwmagic.experiments.sweep import sweeps
 from mwmagic.record import runs
 

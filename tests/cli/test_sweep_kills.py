@@ -19,7 +19,7 @@ import psutil
 import pytest
 from processes import PATIENCE
 
-from mwmagic.experiments.index import indexed
+from mwmagic.experiments.runs import indexed
 from mwmagic.experiments.sweep import TrialState, sweeps
 from mwmagic.record import runs
 

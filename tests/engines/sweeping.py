@@ -7,7 +7,7 @@ from pathlib import Path
 
 from processes import PATIENCE, eventually
 
-from mwmagic.experiments.index import indexed
+from mwmagic.experiments.runs import indexed
 from mwmagic.record import runs
 
 PROGRAM = """

@@ -11,9 +11,8 @@ import pytest
 from test_runs import record
 
 import mwmagic
-from mwmagic.experiments import index
-from mwmagic.experiments.index import indexed
-from mwmagic.experiments.runs import facts_of
+from mwmagic.experiments import runs as facts
+from mwmagic.experiments.runs import facts_of, indexed
 from mwmagic.record import RunDirectory, runs
 from mwmagic.record.reader import annotate
 
@@ -28,8 +27,8 @@ def age(folder):
 def reads(monkeypatch):
     """Return the numbers of the runs whose records are read."""
     seen = []
-    real = index.facts_of
-    monkeypatch.setattr(index, "facts_of", lambda one: seen.append(one.number) or real(one))
+    real = facts.facts_of
+    monkeypatch.setattr(facts, "facts_of", lambda one: seen.append(one.number) or real(one))
     return seen
 
 
@@ -88,7 +87,7 @@ def test_a_folder_that_cannot_be_written_has_no_index(folder, reads, monkeypatch
     def refuse(*_):
         raise PermissionError
 
-    monkeypatch.setattr(index, "replace", refuse)
+    monkeypatch.setattr(facts, "replace", refuse)
     assert [one.number for one in indexed(runs(folder))] == [1, 2, 3]
     assert files(folder) == []
 

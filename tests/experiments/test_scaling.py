@@ -7,13 +7,13 @@ import json
 import pytest
 
 from mwmagic.client.scaling import new_scaling
-from mwmagic.dashboard.scaling import NotebookScaling
+from mwmagic.dashboard.sweep import NotebookScaling
 from mwmagic.errors import BadArguments
 from mwmagic.experiments.scaling import Scaling, StepMark, speed_of
 from mwmagic.experiments.sweep import stored, sweeps
 from mwmagic.record import RunDirectory
 from mwmagic.record.metrics import metric_line
-from mwmagic.words.scaling import conclusion, lines, notes
+from mwmagic.words.sweep import scaling_lines, scaling_notes, scaling_words
 
 SOURCE = "batch = 64\nunits = 8\nstrategy = True\n"
 
@@ -94,7 +94,7 @@ def test_what_keras_counts_says_how_the_samples_grow(planned):
     assert study.mode == "weak"
     assert speedups(study) == [1, 1.6, 1.2]
     assert [round(study.efficiency(one), 2) for one in study.sizes] == [1, 0.8, 0.3]
-    assert conclusion(study) == (
+    assert scaling_words(study) == (
         "2 workers train 1.6x as fast as 1, 4 train 1.2x: on this machine the 4 share "
         f"{study.plan.cpus} CPUs and its memory, so this says little about 4 machines"
     )
@@ -108,7 +108,7 @@ def test_the_sentence_says_how_much_of_a_step_the_workers_wait_for_each_other(pl
     ran(scaling, 2, 100, waits=(0.06, 0.04))
     study = scaling.study()
     assert [one["waits"] for one in study.rows()] == [None, pytest.approx(0.4)]
-    assert conclusion(study).endswith("; in 40% of a step the 2 only wait for each other")
+    assert scaling_words(study).endswith("; in 40% of a step the 2 only wait for each other")
 
 
 def test_without_samples_nothing_is_compared_until_it_is_said_what_a_step_is(planned):
@@ -117,10 +117,10 @@ def test_without_samples_nothing_is_compared_until_it_is_said_what_a_step_is(pla
     ran(scaling, 2, 100)
     study = scaling.study()
     assert speedups(study) == [None, None]
-    assert "add --show 1 and --strong if" in "\n".join(lines(study))
+    assert "add --show 1 and --strong if" in "\n".join(scaling_lines(study))
     assert speedups(scaling.study("strong")) == [1, 1]
     assert speedups(scaling.study("weak")) == [1, 2]
-    assert conclusion(scaling.study("strong")).startswith("2 workers train as fast as 1: ")
+    assert scaling_words(scaling.study("strong")).startswith("2 workers train as fast as 1: ")
 
 
 def test_a_step_with_other_samples_than_was_said_is_reported(planned):
@@ -130,8 +130,8 @@ def test_a_step_with_other_samples_than_was_said_is_reported(planned):
     study = scaling.study()
     assert speedups(study) == [1, 2]
     told = "--strong was given, but a step's samples say otherwise (64 with 1, 128 with 2)"
-    assert told in "\n".join(notes(study))
-    assert "--strong" not in "\n".join(notes(scaling.study("weak")))
+    assert told in "\n".join(scaling_notes(study))
+    assert "--strong" not in "\n".join(scaling_notes(scaling.study("weak")))
 
 
 def test_sizes_whose_samples_are_not_all_counted_are_compared_as_was_said(planned):

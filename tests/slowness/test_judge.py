@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mwmagic.model.slowness import MemoryForecast, SlowCause, Slowdown, Window
-from mwmagic.slowness.judge import judge
+from mwmagic.slowness import judge
 from mwmagic.supervisor.slowness import Growth
 from mwmagic.words.slowness import forecast_words, page, slow_words
 
