@@ -309,8 +309,11 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
         often = sum(share >= CLEAR_RATIO for share in least) >= OFTEN_RATIO * len(rows)
         share = max(of(one) / one.wall for one in means.values())
         if often and share >= COMMON_RATIO and share * step >= COMMON_SECONDS:
-            lines = [_line(cause, one) for one in means.values()]
-            return Slowdown(cause, None, "always", share, step, _commonest(lines))
+            slept = all(one.own >= COVER_RATIO * one.callbacks for one in means.values())
+            loops = cause is SlowCause.CALLBACKS and slept
+            found = SlowCause.CODE_WAITS if loops else cause
+            lines = [_line(found, one) for one in means.values()]
+            return Slowdown(found, None, "always", share, step, _commonest(lines))
     return None
 
 

@@ -162,6 +162,7 @@ class Connection:
         self._lost = False
         self._closed = False
         self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(None)  # whatever the user's code set as the default
         try:
             self._socket.connect(str(path))
         except OSError as error:

@@ -84,15 +84,15 @@ white and black.
 """
 
 
-def text(run: RunStatus) -> str:
+def text(run: RunStatus, *, timed: bool = False) -> str:
     """Return a run's state as plain text: a line for it, and one for each task.
 
     On several hosts each of them has a line, and among many tasks only those that
-    need attention.
+    need attention. What was `timed` is left out of what notebooks keep beside a page.
     """
     groups = grouped(run)
     lines = [line for group in groups for line in _group_text(group)] or _task_lines(run.tasks)
-    return encodable("\n".join([headline(run), *lines, *remarks(run, timed=False)]))
+    return encodable("\n".join([headline(run), *lines, *remarks(run, timed=timed)]))
 
 
 def _group_text(group: HostGroup) -> list[str]:

@@ -167,7 +167,7 @@ class StatusTable:
         self.status = status
 
     def __repr__(self) -> str:
-        return text(self.status)
+        return text(self.status, timed=True)
 
     def _repr_html_(self) -> str:
         return page(self.status)

@@ -62,7 +62,7 @@ CAUSES = {
     SlowCause.CODE_WAITS: KnownCause(
         "The code of a task waits",
         "waits in its own code",
-        "",
+        "wait in their own code",
         "its threads sleep, or wait for a file or a network, in a line of its program outside the "
         "input and the callbacks",
         "doing this less often, or in another thread",

@@ -112,7 +112,9 @@ def links() -> dict[tuple[str, int, int], Traffic]:
 
     A connection is known by the address of the other end, and by both ports.
     """
-    found = {}
+    found: dict[tuple[str, int, int], Traffic] = {}
+    if socket.getdefaulttimeout() is not None:
+        return found  # Python would make the program's own sockets non-blocking
     for descriptor in _sockets():
         with suppress(OSError, struct.error), socket.socket(fileno=os.dup(descriptor)) as one:
             if one.family not in (socket.AF_INET, socket.AF_INET6):

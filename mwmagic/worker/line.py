@@ -30,6 +30,7 @@ class Line:
 
         self._flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         self._socket: socket.socket | None = socket.socket(fileno=descriptor)
+        self._socket.settimeout(None)  # whatever the program set as the default
         os.register_at_fork(after_in_child=self.close)
 
     @property

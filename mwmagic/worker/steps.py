@@ -35,6 +35,10 @@ EARLY_SECONDS = 0.5
 LATER_SECONDS = 2.0
 """The least time between the beginnings of two windows, of the early ones and later."""
 
+COST_RATIO = 0.004
+"""The largest part of a CPU that later windows take, by their own account: long steps are measured
+at the highest rate of looks, so few of them."""
+
 STRIDE_COUNT = 8
 """Windows begin at multiples of a power of two of steps, at least this one."""
 
@@ -49,30 +53,24 @@ class _Windows:
     def __init__(self, box: Outbox) -> None:
         self._outbox = box
         self._window: _Window | None = None
-        self._number = self._seen = self._count = 0
+        self._number = self._count = 0
         self._stride = STRIDE_COUNT
-        self._moment: float | None = None
-        self._pace = 0.0
 
     def _step(self, number: int, wait: Any = None) -> None:
         """Note that so many steps are done, of which the newest waited so long for input."""
-        now = time.monotonic()
-        done, before = number - self._number, self._number
-        self._number, moment, self._moment = number, self._moment, now
-        self._seen += 1
+        before, self._number = self._number, number
         if self._window is not None:
-            self._window.add(done, wait)
-            if self._window.complete(now):
-                self._finish()
-        elif done > 0 and self._seen > UNMEASURED_COUNT and moment is not None:
-            self._pace += ((now - moment) / done - self._pace) / min(self._seen, 8)
-            if number // self._stride != before // self._stride:
-                self._window = _Window(number)
+            self._window.add(number - before, wait)
+            if not self._window.complete():
+                return
+            self._finish()
+        warm = before > 0 and number > UNMEASURED_COUNT
+        if warm and number // self._stride > before // self._stride:
+            self._window = _Window(number)
 
     def pause(self) -> None:
         """End a window before something that is no step, such as the end of an epoch."""
-        self._moment = None
-        if self._window is not None and self._window.executions >= WINDOW_STEPS[0]:
+        if self._window is not None and self._window.steps >= WINDOW_STEPS[0]:
             self._finish()
         elif self._window is not None:
             self._window.end()
@@ -82,10 +80,12 @@ class _Windows:
         window, self._window = self._window, None
         if window is None:
             return
-        self._outbox.put(("steps", window.first), {"kind": "steps", **window.means()}, {})
+        means = window.means()
+        self._outbox.put(("steps", window.first), {"kind": "steps", **means}, {})
         self._count += 1
-        apart = EARLY_SECONDS if self._count < EARLY_COUNT else LATER_SECONDS
-        self._stride = max(STRIDE_COUNT, 1 << int(apart / max(self._pace, 1e-6)).bit_length())
+        early = self._count < EARLY_COUNT
+        apart = EARLY_SECONDS if early else max(LATER_SECONDS, window.cost / COST_RATIO)
+        self._stride = max(STRIDE_COUNT, 1 << int(apart / max(means["wall"], 1e-6)).bit_length())
 
 
 class StepSampler(_Windows):
@@ -148,27 +148,27 @@ class _Window:
     """Whether the main thread was ever seen to get a batch."""
 
     def __init__(self, first: int) -> None:
+        began = time.thread_time()
         self.first = first
         self.callbacks = self.votes = 0.0
-        self.executions = 0
+        self.steps = 0
         self.looks, self._collections = ThreadLooks(), Collections()
-        self._steps = 0
         self._input: list[Any] = []
         self._links, self._used = links(), used()
+        self.cost = time.thread_time() - began
         self._began = time.monotonic()
 
     def add(self, steps: int, wait: Any) -> None:
         """Add an execution of some steps, and how long it waited for input, if that is known."""
-        self.executions += 1
-        self._steps += steps
+        self.steps += steps
         if wait is not None:
             self._input.append(wait)
 
-    def complete(self, now: float) -> bool:
+    def complete(self) -> bool:
         """Return whether it has enough steps."""
         least, most = WINDOW_STEPS
-        long = self.executions >= least and now - self._began >= WINDOW_SECONDS
-        return long or self.executions >= most
+        long = time.monotonic() - self._began >= WINDOW_SECONDS
+        return self.steps >= (least if long else most)
 
     def end(self) -> None:
         """Measure no more."""
@@ -178,7 +178,8 @@ class _Window:
     def means(self) -> dict[str, Any]:
         """Return the means of a step, as the model's `Window` has them."""
         self.end()
-        looks, wall, after = self.looks, time.monotonic() - self._began, used()
+        began, wall = time.thread_time(), time.monotonic() - self._began
+        looks, after = self.looks, used()
         parts = {name: after[name] - self._used[name] for name in after}
         parts |= {"wall": wall, "callbacks": self.callbacks + looks.slept, "held": looks.held}
         parts |= {"queued": looks.queued, "own": looks.own}
@@ -193,8 +194,10 @@ class _Window:
             parts["waits"] = looks.waits + self.votes
         if not self._sees_waits():
             del parts["waits"]
-        means = {name: round(value / self._steps, 6) for name, value in parts.items()}
-        return {"first": self.first, "steps": self._steps, **means, **peer, **looks.lines()}
+        means = {name: round(value / self.steps, 6) for name, value in parts.items()}
+        lines = looks.lines()
+        self.cost += looks.took + time.thread_time() - began
+        return {"first": self.first, "steps": self.steps, **means, **peer, **lines}
 
     def _sees_waits(self) -> bool:
         """Return whether the wait for others is known: neither for input nor an accelerator.

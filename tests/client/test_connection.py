@@ -265,3 +265,14 @@ def test_a_cluster_is_used_by_many_threads(cluster):
         thread.join()
     assert {answer["run"]["number"] for answer in answers} == {run.number}
     assert isinstance(one, Cluster)
+
+
+@pytest.mark.slow
+def test_a_default_timeout_of_sockets_does_not_lose_the_supervisor(own_sockets, tmp_path):
+    socket.setdefaulttimeout(0.01)
+    try:
+        with Cluster(1, directory=tmp_path, warm=False) as cluster:
+            run = cluster.run("main.py", source="import time; time.sleep(0.5)", cwd=tmp_path)
+            assert run.wait(120).state == "finished"
+    finally:
+        socket.setdefaulttimeout(None)

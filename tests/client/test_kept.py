@@ -216,3 +216,9 @@ print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     one = run(source, answered=True)
     assert answer(one) == []
     assert b"child 7" in one.logs(0)
+
+
+def test_a_default_timeout_of_the_programs_sockets_does_not_end_its_processes(cluster, run):
+    run("import socket; socket.setdefaulttimeout(0.01)", keep=True).wait(120)
+    found = cluster.live().run("import time; time.sleep(0.1); socket.getdefaulttimeout()")
+    assert set(texts(found).values()) == {"0.01"}

@@ -1,4 +1,4 @@
-"""What ``%mw_runs`` shows of records in any condition."""
+"""What ``%mw_runs`` and ``%mw_status`` show of records in any condition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from mwmagic.dashboard.runs import NotebookTable
+from mwmagic.magics.records import StatusTable
+from mwmagic.model.slowness import SlowCause, Slowdown
+from mwmagic.model.status import RunState, RunStatus
 from mwmagic.record import RunDirectory, runs
+from mwmagic.words.slowness import slow_words
 
 
 @pytest.mark.parametrize(
@@ -54,3 +58,9 @@ def test_a_list_of_runs_is_the_table_until_the_extension_is_unloaded(tmp_path, m
     assert shown([]) is None
     shell.run_cell("%unload_ext mwmagic")
     assert shown(every) is None
+
+
+def test_the_status_as_text_says_what_makes_training_slow():
+    slow = Slowdown(SlowCause.INPUT_WAITS, "worker:1", share=0.5, step=0.1)
+    status = RunStatus(number=1, state=RunState.RUNNING, slow=slow)
+    assert slow_words(slow) in repr(StatusTable(status))

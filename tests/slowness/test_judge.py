@@ -181,6 +181,15 @@ def test_a_loop_that_sleeps_is_named_even_if_its_input_is_unknown():
     assert (verdict.cause, verdict.task, verdict.at) == (SlowCause.CODE_WAITS, "worker:1", DECODE)
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_loops_that_all_sleep_wait_in_their_own_code_and_not_in_callbacks(tasks):
+    parts = [2, 20, 16, 0, 0, 0, 0, 20]
+    more = {f"worker{rank}": {"at_own": DECODE} for rank in range(tasks)}
+    verdict = judge(sampled(49, *[parts] * tasks, **more))
+    assert (verdict.cause, verdict.task, verdict.at) == (SlowCause.CODE_WAITS, None, DECODE)
+    assert "all tasks wait in their own code" in slow_words(verdict)
+
+
 def test_tasks_whose_wait_for_the_others_is_unknown_are_not_called_slower():
     found = sampled(100, [1, 0, 20, 60], [1, 0, 20, 5])
     unknown = [replace(one, waits=None) for one in found["worker:1"]]

@@ -43,6 +43,25 @@ def test_a_report_goes_out_at_once(ends):
     assert take(ours) == {"kind": "report", "step": 3, "metrics": {"loss": 0.5}}
 
 
+@pytest.fixture
+def default_timeout():
+    socket.setdefaulttimeout(0.01)
+    yield
+    socket.setdefaulttimeout(None)
+
+
+def test_a_full_line_neither_waits_nor_closes_if_sockets_have_a_default_timeout(default_timeout):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line = Line(theirs.detach())
+    with ours:
+        sent = 0
+        while line.send(b"x" * 4096):
+            sent += 1
+            assert sent < 100_000, "packets are dropped, as if the line were closed"
+        assert line.open
+    line.close()
+
+
 def test_the_newest_of_fast_reports_is_sent_soon(ends):
     outbox, ours = ends
     began = time.monotonic()

@@ -102,7 +102,9 @@ def _loop() -> _Loop:
     number = descriptor()
     if number is None:
         raise RuntimeError("live cells need the line to a supervisor; `%%mw_live` starts them")
-    return _Loop(socket.socket(fileno=os.dup(number)))
+    line = socket.socket(fileno=os.dup(number))
+    line.settimeout(None)  # whatever a program set as the default
+    return _Loop(line)
 
 
 def _tame(pdb: ModuleType) -> None:

@@ -1,0 +1,35 @@
+"""What is counted of a process leaves its sockets as they were."""
+
+import os
+import socket
+
+import pytest
+
+from mwmagic.worker.accounts import links
+
+
+@pytest.fixture
+def connection():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with near, far:
+            yield near, far
+
+
+@pytest.fixture
+def default_timeout():
+    yield socket.setdefaulttimeout
+    socket.setdefaulttimeout(None)
+
+
+def test_connections_are_known_by_both_ends(connection):
+    near, _ = connection
+    near.sendall(b"x")
+    assert ("127.0.0.1", near.getpeername()[1], near.getsockname()[1]) in links()
+
+
+def test_sockets_stay_blocking_if_the_program_sets_a_default_timeout(connection, default_timeout):
+    default_timeout(60)
+    links()
+    assert all(os.get_blocking(one.fileno()) for one in connection)
