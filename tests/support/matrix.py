@@ -186,7 +186,7 @@ def undisturbed(workers):
 
 LOST = {Symptom.HOST_LOST, Symptom.AGENT_LOST}
 LINK = LOST | {Symptom.CUT_OFF}
-BETWEEN = {Symptom.HOSTS_APART, Symptom.CUT_OFF, Symptom.SILENT}
+BETWEEN = {Symptom.HOSTS_APART, Symptom.CUT_OFF, Symptom.LOST_EACH_OTHER, Symptom.SILENT}
 """A link between tasks, which only they use, may be sound again when it is looked at."""
 
 STILL = {Symptom.STOPPED_BY_SIGNAL, Symptom.SILENT}
