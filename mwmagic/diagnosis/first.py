@@ -6,6 +6,7 @@ only a consequence, however early it is reported. If all failures are
 consequences, the cause is the task that they blame, although it did not fail
 itself: it stopped responding, or it finished while the others still needed it. If its
 machine had not answered, or that of a task that failed, then the machine or its link is the cause.
+If two tasks on different machines blame each other, the cause is the link between these.
 """
 
 from __future__ import annotations
@@ -293,6 +294,8 @@ def diagnose(exits: Sequence[Exit], options: Mapping[str, str] | None = None) ->
         guilty is None or (guilty.code != 0 and not guilty.stopped)
     ):
         return _cut_off(silent, case)
+    if guilty is None and (pair := _each_other(case)):
+        return _lost_each_other(*pair, case)
     return _failed(consequences[0], case) if guilty is None else _blamed(guilty, case)
 
 
@@ -362,6 +365,25 @@ def _cut_off(end: Exit, case: _Case) -> Cause:
     finding = Finding(Symptom.CUT_OFF, end.task, host=end.away, seconds=seconds, tasks=tasks)
     cause = _cause(end, finding, (finding,), case)
     return replace(cause, consequences=tuple(one.task for one in case.consequences))
+
+
+def _each_other(case: _Case) -> tuple[Exit, Exit] | None:
+    """Return the first two tasks that failed on different machines and blame each other."""
+    leader = _leader(case.exits)
+    failed = {end.task: end for end in case.consequences}
+    for end in case.consequences:
+        for other in map(failed.get, sorted(_blamed_by(end, leader))):
+            if other and other.away != end.away and end.task in _blamed_by(other, leader):
+                return end, other
+    return None
+
+
+def _lost_each_other(end: Exit, other: Exit, case: _Case) -> Cause:
+    """Return the cause if it is the link between two tasks."""
+    finding = Finding(Symptom.LOST_EACH_OTHER, end.task, peer=other.task)
+    cause = _cause(end, finding, (finding,), case)
+    others = tuple(name for name in cause.consequences if name != other.task)
+    return replace(cause, where=end.where, consequences=others)
 
 
 def _cause(end: Exit, finding: Finding, evidence: Iterable[str | Finding], case: _Case) -> Cause:
@@ -481,14 +503,22 @@ def _named(end: Exit) -> set[str]:
     return named | {f"worker:{rank}" for found in listed for rank in found.split()}
 
 
+def _loses_leader(end: Exit) -> bool:
+    """Return whether an exit's output says that the leader cannot be reached."""
+    return any(map(_blames_leader().search, _texts(end)))
+
+
+def _blamed_by(end: Exit, leader: str) -> set[str]:
+    """Return the tasks whose loss an exit reports, by name or as the leader's."""
+    return _named(end) | ({leader} if _loses_leader(end) else set())
+
+
 def _accused(consequences: Sequence[Exit], leader: str) -> str | None:
     """Return the task that failures blame, unless it is one of those that failed."""
     names = {end.task for end in consequences}
     votes = Counter(name for end in consequences for name in sorted(_named(end) - names))
     if votes:
         return votes.most_common(1)[0][0]
-    if leader not in names and any(
-        _blames_leader().search(text) for end in consequences for text in _texts(end)
-    ):
+    if leader not in names and any(map(_loses_leader, consequences)):
         return leader
     return None

@@ -424,6 +424,18 @@ KNOWN = (
         choices=(_RESTARTS,),
     ),
     KnownFailure(
+        "lost-each-other",
+        "Two workers lost each other",
+        "Each of them reports that the other is gone, while both of their machines answered "
+        "mwmagic: the link between these two was interrupted, loses packets or is blocked by a "
+        "firewall, or one of the two workers stood still for a while.",
+        "look at the network and the firewalls between these two machines (`ping` from one to the "
+        "other, `ip -s link` on both)",
+        "https://www.tensorflow.org/guide/migrate/fault_tolerance",
+        symptoms=(Finding(Symptom.LOST_EACH_OTHER),),
+        choices=(_RESTARTS,),
+    ),
+    KnownFailure(
         "profiler",
         "A crash of TensorFlow's profiler",
         "When a profile stops, TensorFlow writes to events that it has already freed. Each "

@@ -75,6 +75,7 @@ class Symptom(str, Enum):
     # How it made the other tasks fail without failing itself.
     SILENT = "silent"
     CUT_OFF = "cut-off"
+    LOST_EACH_OTHER = "lost-each-other"
     STOPPED_BY_SIGNAL = "stopped-by-signal"
     FINISHED_EARLY = "finished-early"
     FINISHED_DURING_SAVE = "finished-during-save"

@@ -140,6 +140,9 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.CUT_OFF: lambda f: (
         f"was cut off: its host {f.host or '(unknown)'} did not answer for {f.seconds or 0.0:.1f} s"
     ),
+    Symptom.LOST_EACH_OTHER: lambda f: (
+        f"and {f.peer or 'another task'} lost each other: each reports that the other is gone"
+    ),
     Symptom.STOPPED_BY_SIGNAL: lambda _: (
         "was stopped by a signal, no longer responded to the others, and was ended"
     ),

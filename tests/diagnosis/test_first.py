@@ -139,6 +139,38 @@ def test_a_machine_that_did_not_answer_is_not_the_cause_of_other_failures():
     assert diagnose([hurt(0), replace(hurt(1), away="b", unanswered=0.9)]).task == "worker:0"
 
 
+def test_two_tasks_on_different_machines_that_blame_each_other_lost_each_other():
+    def on(index, message, away, time=1.0):
+        return replace(hurt(index, message, time=time, source="fit()"), away=away)
+
+    of_zero = RESET.replace("task:1", "task:0")
+    for late in (NO_LEADER, of_zero):  # what a worker says of the leader, and of any peer
+        pair = [on(0, UNHEALTHY, None, 1.1), on(1, late, "b")]
+        for ends in (pair, [*pair, on(2, UNHEALTHY, "c", 1.2)]):
+            cause = diagnose(ends)
+            expected = Finding(Symptom.LOST_EACH_OTHER, "worker:1", peer="worker:0")
+            assert (cause.finding, cause.known) == (expected, "lost-each-other")
+            assert cause.consequences == tuple(end.task for end in ends[2:])
+            assert cause.where.source == "fit()"
+            said = "worker:1 and worker:0 lost each other: each reports that the other is gone"
+            assert headline(cause) == said
+
+
+def test_tasks_that_do_not_blame_each_other_did_not_lose_each_other():
+    of_zero, of_two = (RESET.replace("task:1", f"task:{index}") for index in (0, 2))
+
+    def symptom(*ends):
+        placed = (replace(end, away=away) for end, away in zip(ends, "abc", strict=False))
+        return diagnose(list(placed)).symptom
+
+    assert symptom(hurt(0, UNHEALTHY), hurt(1, "Socket closed")) is Symptom.EXITED
+    assert symptom(hurt(0, RESET), hurt(1, of_zero), end(2, signal=9)) is Symptom.KILLED
+    asked = end(2, signal=9, ended=True)
+    assert symptom(hurt(0, of_two), hurt(1, of_two), asked) is Symptom.SILENT
+    here = [hurt(0, RESET), hurt(1, of_zero)]
+    assert diagnose(here).symptom is Symptom.EXITED
+
+
 def test_a_stopped_process_is_reported():
     stopped = end(1, signal=9, ended=True, stopped=True)
     cause = diagnose([hurt(0, UNHEALTHY), stopped])

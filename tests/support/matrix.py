@@ -1,10 +1,11 @@
 """Disturbs trainings on several hosts at random, and judges each by the same few questions.
 
-A round is one `mwmagic run` on the hosts of a network, with faults that are drawn from a seed: what
-happens, to which task's host, when, and for how long. Whatever it was, the training must end with
-the weights of one that nothing disturbed, after at most one restart for each fault; what is said of
-a failure must be true; each printed line must be in its log and on the terminal once, unless a
-notice says that some are missing; and nothing may be left.
+A round is one `mwmagic run` or `mwmagic sweep` on the hosts of a network, with faults that are
+drawn from a seed: what happens, to which task's host, when, and for how long. Whatever it was, the
+training must end with the weights of one that nothing disturbed, after at most one restart for each
+fault, and a sweep that a fault has ended must do so when it is continued; what is said of a failure
+must be true; each printed line must be in its log and on the terminal once, unless a notice says
+that some are missing; and nothing may be left.
 
 ``python tests/support/matrix.py ssh --rounds 300 --seed 1`` plays that many rounds, with ``slurm``
 or ``ray`` (in ``.venv-ray``) on their hosts, and prints a table.
@@ -13,37 +14,32 @@ or ``ray`` (in ``.venv-ray``) on their hosts, and prints a table.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 from accidents import agents, clients
-from processes import LABEL, alive, children, command, kill_all, labelled, variables
+from places import ENGINES, PYTHON, ready
+from processes import LABEL, alive, children, command, kill_all, labelled
+from trainings import KERAS, PLAIN, STEPS, SWEPT_STEPS, UNITS, undisturbed
 
-from mwmagic.engines.engine import CODE
 from mwmagic.model.findings import Symptom
 from mwmagic.record import runs
 from mwmagic.words import headline
 
-TENSORFLOW_PYTHON = str(Path(__file__).parents[2] / ".venv/bin/python")
-"""The workers' Python, of which only the framework's version is looked up."""
-
 LEASE_SECONDS = 5.0
-
-STEPS = 50
-SAVE_STEPS = 5
-"""After how many steps a training saves its weights."""
 
 LIMIT_SECONDS = 180.0
 """How long a run may take in all."""
@@ -51,145 +47,27 @@ LIMIT_SECONDS = 180.0
 GONE_SECONDS = 60.0
 """How long what it started may outlive it: a link that is cut ends by its lease alone."""
 
-TRAINING = f"""
-import json, os, socket, sys, time
-sides, patience = sys.argv[1], float(sys.argv[2])
-config = json.loads(os.environ["TF_CONFIG"])
-rank, peers = config["task"]["index"], config["cluster"]["worker"]
-attempt, host = os.environ["MWMAGIC_ATTEMPT"], os.uname().nodename
-name = f"{{rank}}-{{attempt}}"
-begun, done = (open(f"{{sides}}/{{name}}.{{kind}}", "ab", 0) for kind in ("begun", "done"))
-number = 0
-
-def say(text=""):
-    global number
-    begun.write(b".")
-    print("line", name, number, text, flush=True)
-    done.write(b".")
-    number += 1
-
-def phase(step, what):
-    with open(f"{{sides}}/phase-{{rank}}.new", "w") as file:
-        file.write(f"{{attempt}} {{step}} {{what}} {{host}}")
-    os.replace(file.name, f"{{sides}}/phase-{{rank}}")
-
-def gone(task, why):
-    error = "UnavailableError: Collective ops is aborted by: Error reported from"
-    place = f"/job:worker/replica:0/task:{{task}}"
-    print(f"tensorflow.python.framework.errors_impl.{{error}} {{place}}: {{why}}", flush=True)
-    sys.exit(1)
-
-def meet():
-    end = time.monotonic() + 60
-    at, port = peers[0].rsplit(":", 1)
-    if rank == 0:
-        server = socket.socket()
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        server.bind(("", int(port)))
-        server.listen()
-        server.settimeout(60)
-        links = {{}}
-        while len(links) < len(peers) - 1:
-            link, _ = server.accept()
-            link.settimeout(patience)
-            file = link.makefile("rw")
-            links[json.loads(file.readline())] = file
-        return links
-    while True:
-        try:
-            link = socket.create_connection((at, int(port)), 1)
-            break
-        except OSError:
-            if time.monotonic() > end:
-                gone(0, "heartbeat timeout: unhealthy")
-            time.sleep(0.05)
-    link.settimeout(patience)
-    file = link.makefile("rw")
-    file.write(json.dumps(rank) + "\\n")
-    file.flush()
-    return {{0: file}}
-
-def exchange(value):
-    values, last = {{rank: value}}, 0
-    try:
-        for last, file in sorted(links.items()):
-            if rank:
-                file.write(json.dumps(value) + "\\n")
-                file.flush()
-            values[last] = json.loads(file.readline() or gone(last, "Connection reset by peer"))
-        if rank:
-            return values[0]
-        everything = [values[one] for one in range(len(peers))]
-        for last, file in sorted(links.items()):
-            file.write(json.dumps(everything) + "\\n")
-            file.flush()
-        return everything
-    except TimeoutError:
-        gone(last, "heartbeat timeout: unhealthy")
-    except OSError as error:
-        gone(last, error.strerror)
-
-say("on " + host)
-phase(-1, "meets")
-links = meet()
-try:
-    with open(f"state-{{rank}}") as file:
-        mine = json.load(file)
-except (OSError, ValueError):
-    mine = [0, [1.0, 2.0, 3.0]]
-step, weights = max(exchange(mine))
-say(f"from step {{step}}")
-while step < {STEPS}:
-    phase(step, "trains")
-    time.sleep(0.12)
-    parts = exchange([(rank + 1) * (one * 0.01 + step) for one in weights])
-    weights = [one - 0.1 * sum(gradients) for one, gradients in zip(weights, zip(*parts))]
-    step += 1
-    for part in range(3):
-        say(f"step {{step}}")
-    if step % {SAVE_STEPS} == 0:
-        phase(step, "saves")
-        with open(f"state-{{rank}}.new", "w") as file:
-            time.sleep(0.05)
-            json.dump([step, weights], file)
-            time.sleep(0.05)
-        os.replace(file.name, f"state-{{rank}}")
-exchange(None)
-with open(f"{{sides}}/weights-{{rank}}", "w") as file:
-    json.dump(weights, file)
-say("done")
-"""
-"""Workers that add numbers up over TCP at their addresses, and give up as TensorFlow's do."""
-
-
 WARM = """
 import sys
 import mwmagic.cli
-import mwmagic.cli.clusters as clusters
+from mwmagic import Cluster
+declare = Cluster.declare
 sys.exit(mwmagic.cli.main())
 """
 
-COLD = WARM.replace("sys.exit", "clusters.repeats = lambda options: False\nsys.exit")
-"""The command, which does not import TensorFlow beforehand, as it does with ``--restarts``."""
+_CLUSTER = "Cluster.declare = lambda say, **options: declare(say, **{**options, 'warm': False})\n"
 
-
-def undisturbed(workers):
-    """Return the weights of a training that nothing disturbs."""
-    weights = [1.0, 2.0, 3.0]
-    for step in range(STEPS):
-        parts = [[(rank + 1) * (one * 0.01 + step) for one in weights] for rank in range(workers)]
-        sums = [sum(gradients) for gradients in zip(*parts, strict=True)]
-        weights = [one - 0.1 * total for one, total in zip(weights, sums, strict=True)]
-    return weights
-
+COLD = WARM.replace("sys.exit", f"{_CLUSTER}sys.exit")
+"""The command, which does not import TensorFlow beforehand."""
 
 LOST = {Symptom.HOST_LOST, Symptom.AGENT_LOST}
 LINK = LOST | {Symptom.CUT_OFF}
-BETWEEN = {Symptom.HOSTS_APART, Symptom.CUT_OFF, Symptom.SILENT}
+BETWEEN = {Symptom.HOSTS_APART, Symptom.CUT_OFF, Symptom.LOST_EACH_OTHER, Symptom.SILENT}
 """A link between tasks, which only they use, may be sound again when it is looked at."""
 
 STILL = {Symptom.STOPPED_BY_SIGNAL, Symptom.SILENT}
+
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 @dataclass(frozen=True)
@@ -224,11 +102,19 @@ KINDS = {
     "cut between": Kind(frozenset(BETWEEN), (0.5, 20.0)),
     "loss": Kind(frozenset(LINK | BETWEEN), (2.0, 15.0)),
     "slow": Kind(frozenset(LINK | BETWEEN), (2.0, 15.0)),
+    "full record": Kind(frozenset({Symptom.NOT_STARTED}), (0.5, 12.0)),
+    "full host": Kind(frozenset({Symptom.NOT_STARTED}), (0.5, 12.0)),
     "interrupt command": Kind(ends=130),
     "terminate command": Kind(ends=-signal.SIGTERM),
     "kill command": Kind(ends=-signal.SIGKILL),
     "kill supervisor": Kind(ends=2),
 }
+
+
+def happening(place):
+    """Return the kinds of faults that can happen on an engine's hosts."""
+    return tuple(kind for kind in KINDS if kind not in place.lacks)
+
 
 SIGNALS = {
     "kill": signal.SIGKILL,
@@ -236,6 +122,9 @@ SIGNALS = {
     "interrupt": signal.SIGINT,
     "terminate": signal.SIGTERM,
 }
+
+PROGRAMS = ("plain",) * 16 + ("sweep",) * 3 + ("keras",)
+"""What is disturbed: a plain training, a sweep of it, or a training with Keras."""
 
 MOMENTS = ("allocation", "start", "step", "step", "step", "save", "end")
 
@@ -251,17 +140,21 @@ class Fault:
     later: float = 0.0
     seconds: float = 0.0
     degree: float = 0.0
+    units: int = 1
     host: str = ""
     struck: float | None = None
 
     @classmethod
-    def drawn(cls, draw, kinds, workers):
+    def drawn(cls, draw, kinds, workers, program):
         kind = draw.choice(kinds)
+        moment = draw.choice(MOMENTS)
+        steps = SWEPT_STEPS if program == "sweep" else STEPS
         return cls(
             kind,
-            draw.choice(MOMENTS),
+            "start" if kind.startswith("full") and moment == "allocation" else moment,
             draw.randrange(workers),
-            step=draw.randrange(1, STEPS - 1),
+            step=draw.randrange(1, steps - 1),
+            units=draw.choice(UNITS) if program == "sweep" else 1,
             later=draw.choice([0.0, draw.uniform(0.0, 0.3)]),
             seconds=draw.uniform(*KINDS[kind].lasts) if KINDS[kind].lasts else 0.0,
             degree=draw.choice([0.05, 0.2, 0.4]) if kind == "loss" else draw.choice([64, 256]),
@@ -273,6 +166,7 @@ class Round:
     """A run and its faults, and what was wrong."""
 
     seed: str
+    program: str
     workers: int
     spare: bool
     patience: float
@@ -283,19 +177,37 @@ class Round:
     restarts: int = 0
 
     @classmethod
-    def drawn(cls, seed, kinds):
+    def drawn(cls, seed, kinds, programs=PROGRAMS):
         draw = random.Random(seed)
-        workers = 2
-        faults = [Fault.drawn(draw, kinds, workers)]
+        workers, program = 2, draw.choice(programs)
+        faults = [Fault.drawn(draw, kinds, workers, program)]
         again = draw.random()
         if again < 0.35:  # at once, or while the run starts again
-            second = Fault.drawn(draw, kinds, workers)
+            second = Fault.drawn(draw, kinds, workers, program)
             second.moment = "beside" if again < 0.15 else "restart"
             second.later = draw.uniform(0.0, 0.5 if again < 0.15 else 2.0)
             faults.append(second)
         patience = draw.choice([draw.uniform(1.5, 6.0), 60.0])
         spare, cold = draw.random() < 0.7, draw.random() < 0.95
-        return cls(str(seed), workers, spare, patience, cold, faults)
+        return cls(str(seed), program, workers, spare, patience, cold, faults)
+
+    @property
+    def sweeps(self):
+        return self.program == "sweep"
+
+    @property
+    def steps(self):
+        return SWEPT_STEPS if self.sweeps else STEPS
+
+    @property
+    def units(self):
+        """The values of what is swept."""
+        return UNITS if self.sweeps else UNITS[:1]
+
+    @property
+    def full(self):
+        """Whether a disk was full."""
+        return any(one.struck and one.kind.startswith("full") for one in self.faults)
 
     @property
     def ends(self):
@@ -309,7 +221,8 @@ class Round:
             f"{'on ' + one.host if one.struck else 'too late'})"
             for one in self.faults
         )
-        return f"{self.seed}: {faults}; patience {self.patience:.1f}{', spare' * self.spare}"
+        more = f"patience {self.patience:.1f}{', spare' * self.spare}"
+        return f"{self.seed}: {self.program}; {faults}; {more}"
 
 
 def read(path):
@@ -336,39 +249,51 @@ class Play:
         self.chosen = chosen
         self.sides = sides
         self.hosts = {host.name: host for host in place.hosts}
-        (folder / "main.py").write_text(TRAINING)
-        self.out, self.err = folder / "out", folder / "err"
-        words = place.words(spare=chosen.spare, workers=chosen.workers)
-        options = ["--restarts", str(2 * len(chosen.faults)), "--lease", str(LEASE_SECONDS)]
-        given = ["run", "-n", str(chosen.workers), "--grace", "2", *options, *words]
-        program = ["main.py", str(sides), str(chosen.patience)]
-        with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", COLD if chosen.cold else WARM, *given, *program],
-                cwd=folder,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+        (folder / "main.py").write_text(KERAS if chosen.program == "keras" else PLAIN)
+        self.folder = folder
+        self.out, self.err = sides / "out", sides / "err"
+        limit = ["--restarts", str(2 * len(chosen.faults)), "--lease", str(LEASE_SECONDS)]
+        options = ["-n", str(chosen.workers), "--grace", "2", "--python", PYTHON, *limit]
+        words = [*options, *place.words(spare=chosen.spare, workers=chosen.workers)]
+        # A state is kept on the host's own disk, unless that is to be full.
+        states = sides if any(one.kind.startswith("full") for one in chosen.faults) else "."
+        program = [str(sides), str(states), str(chosen.steps), str(chosen.patience)]
+        if chosen.sweeps:
+            values = ",".join(map(str, UNITS))
+            words = ["sweep", *words, "--args", " ".join(program), "main.py", f"units={values}"]
+        else:
+            words = ["run", *words, "main.py", *program]
+        self.process = self.begun(words)
         self.undo = []
 
+    def begun(self, words):
+        """Start the command."""
+        start = [sys.executable, "-c", COLD if self.chosen.cold else WARM]
+        with self.out.open("ab") as out, self.err.open("ab") as err:
+            pipes = {"stdout": out, "stderr": err}
+            return subprocess.Popen(
+                [*start, *words], cwd=self.folder, start_new_session=True, **pipes
+            )
+
     def phase(self, rank):
-        """Return a task's attempt, step, phase and host."""
+        """Return a task's units, attempt, step, phase and host."""
         words = read(self.sides / f"phase-{rank}").split()
-        return (int(words[0]), int(words[1]), *words[2:]) if len(words) == 4 else (0, -1, "", "")
+        return (*map(int, words[:3]), *words[3:]) if words else (0, 0, -1, "", "")
 
     def come(self, fault):
         """Whether a fault's moment has come."""
-        attempt, step, what, _ = self.phase(fault.victim)
-        return {
+        units, attempt, step, what, _ = self.phase(fault.victim)
+        begun = units == fault.units and attempt > 0
+        come = {
             "allocation": lambda: children(self.process.pid),
-            "start": lambda: attempt > 0,
-            "step": lambda: step >= fault.step and what == "trains",
-            "save": lambda: step >= fault.step and what == "saves",
-            "end": lambda: step >= STEPS - 1,
+            "start": lambda: begun,
+            "step": lambda: begun and step >= fault.step and what == "trains",
+            "save": lambda: begun and step >= fault.step and what == "saves",
+            "end": lambda: begun and step >= self.chosen.steps - 1,
             "restart": lambda: " follows, restart " in read(self.err),
             "beside": lambda: True,
-        }[fault.moment]()
+        }
+        return come[fault.moment]() or units > fault.units
 
     def play(self):
         began = time.monotonic()
@@ -388,7 +313,26 @@ class Play:
             if self.process.poll() is None:
                 self.process.kill()
             self.process.wait()
+        if (
+            self.chosen.sweeps
+            and self.process.returncode
+            and (self.chosen.ends or self.chosen.full)
+        ):
+            self.resume()
         self.chosen.seconds = time.monotonic() - began
+
+    def resume(self):
+        """Continue a sweep that has ended too early, now that nothing disturbs it."""
+        code = self.process.returncode
+        if code not in self.chosen.ends and NO_SPACE not in read(self.err):
+            self.chosen.wrong.append(f"the sweep has ended with {code}: {read(self.err)[-600:]}")
+        self.process = self.begun(["sweep", "--resume"])
+        try:
+            self.process.wait(LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.chosen.wrong.append("what continued the sweep is not over")
+            self.process.kill()
+            self.process.wait()
 
     def wait(self, condition, limit=LIMIT_SECONDS):
         """Wait for a condition or the command's end, and end what lasts no longer."""
@@ -406,7 +350,7 @@ class Play:
 
     def strike(self, fault):
         names = list(self.hosts)
-        name = self.phase(fault.victim)[3] or names[fault.victim]
+        name = self.phase(fault.victim)[-1] or names[fault.victim]
         host = self.hosts[name]
         fault.host = name
         fault.struck = time.monotonic()
@@ -416,24 +360,38 @@ class Play:
 
     def hit(self, fault, host):
         """Have a fault happen; return what ends it."""
+        ways = {
+            "cut": (host.cut, host.mend),
+            "cut there": (host.deafen, host.heal),
+            "cut back": (host.mute, host.heal),
+            "loss": (lambda: host.drop(fault.degree), host.heal),
+            "slow": (lambda: host.throttle(fault.degree), host.heal),
+        }
+        if fault.kind in ways:
+            strike, undo = ways[fault.kind]
+            strike()
+            return undo
         match fault.kind:
             case "cut between":
-                other = self.hosts[self.phase(1 - fault.victim)[3] or host.name]
+                other = self.hosts[self.phase(1 - fault.victim)[-1] or host.name]
                 if other is host:
                     fault.struck = None
                     return None
                 host.shun(other)
                 return lambda: host.greet(other)
-            case "cut":
-                host.cut()
-                return host.mend
-            case "cut there" | "cut back":
-                (host.deafen if fault.kind == "cut there" else host.mute)()
-                return host.heal
-            case "loss" | "slow":
-                (host.drop if fault.kind == "loss" else host.throttle)(fault.degree)
-                return host.heal
+            case "full record":
+                return self.filled(self.folder.parent / "filler")
+            case "full host":
+                fault.host = self.place.hosts[-1].name
+                return self.place.fill()
         return self.send(fault, host)
+
+    def filled(self, filler):
+        """Fill the disk of a file; return what makes room again."""
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        return lambda: filler.unlink(missing_ok=True)
 
     def send(self, fault, host):
         """Send processes a signal; return what undoes that."""
@@ -467,7 +425,7 @@ class Play:
     def judge(self):
         chosen = self.chosen
         self.nothing_left()
-        found = runs(self.err.parent)
+        found = runs(self.folder)
         err = read(self.err)
         if "Traceback" in err:
             chosen.wrong.append("a traceback")
@@ -475,11 +433,12 @@ class Play:
             if not chosen.ends and not self.refused(err):
                 chosen.wrong.append(f"no record: exit code {self.process.returncode}, {err[-600:]}")
             return
-        [record] = found
-        self.outcome(record, err)
-        self.record(record)
-        self.causes(record, err)
-        self.lines(record, err)
+        self.outcome(found, err)
+        for record in found:
+            self.record(record)
+            self.causes(record, err)
+        self.count(found)
+        self.lines(found, err)
 
     def refused(self, err):
         """Whether hosts that were struck before the run began are named instead."""
@@ -497,45 +456,57 @@ class Play:
     def left(self):
         return [command(pid) for pid in self.own()] or self.place.left()
 
-    def outcome(self, record, err):
+    def outcome(self, found, err):
         """The exit code and the weights."""
         chosen, code = self.chosen, self.process.returncode
-        if chosen.ends and (code in chosen.ends or self.over_before()):
-            wanted = {"stopped", "lost", "failed", "finished"}
-            if record.state not in wanted:
-                chosen.wrong.append(f"the record says {record.state}")
+        states = [record.state for record in found]
+        if chosen.ends and not chosen.sweeps and (code in chosen.ends or self.over_before()):
+            if not {"stopped", "lost", "failed", "finished"}.issuperset(states):
+                chosen.wrong.append(f"the record says {states}")
             return
-        if code != 0:
+        if code != (os.EX_IOERR if chosen.full and "is incomplete" in err else 0):
             chosen.wrong.append(f"exit code {code}: {err[-600:]}")
-        if record.state != "finished":
-            chosen.wrong.append(f"the record says {record.state}")
-        for rank in range(chosen.workers):
-            text = read(self.sides / f"weights-{rank}")
-            if not text or json.loads(text) != undisturbed(chosen.workers):
-                chosen.wrong.append(f"the weights of worker:{rank} are {text or 'missing'}")
+        if states.count("finished") != len(chosen.units) or (len(states) > 1 and not chosen.sweeps):
+            chosen.wrong.append(f"the record says {states}")
+        for units in chosen.units:
+            plain = undisturbed(units, chosen.workers, chosen.steps)
+            wanted = self.place.trained if chosen.program == "keras" else plain
+            for rank in range(chosen.workers):
+                text = read(self.sides / f"weights-{units}-{rank}")
+                if not text or json.loads(text) != wanted:
+                    chosen.wrong.append(f"the weights of worker:{rank} are {text or 'missing'}")
 
     def over_before(self):
         """Whether the training was over when the command was to end."""
-        return all((self.sides / f"weights-{rank}").exists() for rank in range(self.chosen.workers))
+        ranks = range(self.chosen.workers)
+        return all((self.sides / f"weights-1-{rank}").exists() for rank in ranks)
 
     def record(self, record):
         kinds = [event["event"] for event in record.events()]
         killed = signal.SIGKILL in [-code for code in self.chosen.ends] or 2 in self.chosen.ends
-        if kinds[:1] != ["created"] or (not killed and "ended" not in kinds):
+        lacks = killed or (self.chosen.full and record.status.trouble)
+        if kinds[:1] != ["created"] or (not lacks and "ended" not in kinds):
             self.chosen.wrong.append(f"the record has the events {Counter(kinds)}")
         if not record.status.over:
             self.chosen.wrong.append("the record is of a run that is not over")
 
+    @property
+    def costly(self):
+        """The faults that may use a restart."""
+        struck = [one for one in self.chosen.faults if one.struck]
+        return [one for one in struck if KINDS[one.kind].ends is None]
+
+    def count(self, found):
+        chosen = self.chosen
+        chosen.restarts = sum(len(record.status.setbacks) for record in found)
+        if chosen.restarts > len(self.costly):
+            chosen.wrong.append(f"{chosen.restarts} restarts for {len(self.costly)} faults")
+
     def causes(self, record, err):
-        """The restarts, and what is said of each."""
-        chosen, status = self.chosen, record.status
-        struck = [one for one in chosen.faults if one.struck]
-        chosen.restarts = len(status.setbacks)
-        costly = [one for one in struck if KINDS[one.kind].ends is None]
-        if len(status.setbacks) > len(costly):
-            chosen.wrong.append(f"{len(status.setbacks)} restarts for {len(costly)} faults")
-        for setback in status.setbacks:
-            if not any(self.true(setback.cause, fault) for fault in costly):
+        """What is said of each restart."""
+        chosen = self.chosen
+        for setback in record.status.setbacks:
+            if not any(self.true(setback.cause, fault) for fault in self.costly):
                 chosen.wrong.append(f"untrue: {headline(setback.cause)}; {setback.cause.finding}")
             if f"attempt {setback.attempt} failed" not in err and not chosen.ends:
                 chosen.wrong.append(f"attempt {setback.attempt} is not printed as failed")
@@ -548,153 +519,55 @@ class Play:
             return False
         if "worker" in fault.kind:
             return finding.task == f"worker:{fault.victim}"
+        if "full" in fault.kind:
+            return NO_SPACE in (finding.detail or "")
         return finding.host in (fault.host, None) or finding.symptom in BETWEEN
 
-    def lines(self, record, err):
+    def lines(self, found, err):
         """What was printed, what is in the logs, and what the command showed."""
         chosen, shown = self.chosen, defaultdict(list)
         for line in read(self.out).splitlines():
-            if match := re.match(r"\[worker:\d\] line (\d)-(\d+) (\d+) ", line):
-                shown[f"{match[1]}-{match[2]}"].append(int(match[3]))
-        notices = set(re.findall(r"worker:(\d)[^\n]*(?:missing|lacks)", err))
+            if match := re.match(r"\[worker:\d\] line (\S+) (\d+) ", line):
+                shown[match[1]].append(int(match[2]))
         known = {one.stem for one in self.sides.glob("*.begun")}
         dead = any(KINDS[one.kind].ends in (2, -9) for one in chosen.faults if one.struck)
+        records = {record.number: record for record in found}
         for name in sorted(known | set(shown)):
-            rank, attempt = name.split("-")
+            number, rank, attempt = map(int, name.split("-"))
             begun, done = (len(read(self.sides / f"{name}.{kind}")) for kind in ("begun", "done"))
+            record = records[number]
+            lacks = dead or rank in self.noticed(record, err)
             try:
-                text = record.log(f"worker:{rank}", int(attempt)).decode()
+                text = record.log(f"worker:{rank}", attempt).decode()
             except Exception as error:  # noqa: BLE001 - there is no log
                 text = ""
-                if done and not dead:
+                if done and not lacks and not record.status.trouble:
                     chosen.wrong.append(f"no log of {name}: {error}")
             logged = [int(one) for one in re.findall(rf"^line {name} (\d+) ", text, re.MULTILINE)]
             if logged != list(range(len(logged))) or len(logged) > begun:
                 chosen.wrong.append(f"the log of {name} is torn")
-            if len(logged) < done and rank not in notices and not dead:
+            if len(logged) < done and not lacks and not record.status.trouble:
                 chosen.wrong.append(f"the log of {name} lacks {done - len(logged)} of {done} lines")
             if shown[name] != list(range(len(shown[name]))):
                 chosen.wrong.append(f"shown of {name} is out of order, or twice")
-            if len(shown[name]) < len(logged) and rank not in notices and not dead:
-                lacking = len(logged) - len(shown[name])
-                chosen.wrong.append(f"not shown of {name}: {lacking} of {len(logged)} lines")
+            wanted = done if record.status.trouble else len(logged)
+            if len(shown[name]) < wanted and not lacks and not chosen.sweeps:
+                lacking = wanted - len(shown[name])
+                chosen.wrong.append(f"not shown of {name}: {lacking} of {wanted} lines")
 
-
-class Ssh:
-    """Hosts that ssh reaches; the last does not see the directory of the run."""
-
-    client = "ssh"
-    kinds = tuple(KINDS)
-
-    def __init__(self, lab):
-        self.lab = lab
-        self.hosts = lab.hosts
-
-    def words(self, *, spare, workers):
-        names = [host.name for host in self.hosts[: workers + spare]]
-        if not spare:
-            names = [host.name for host in self.hosts[-workers:]]
-        hosts = ["--engine", "ssh", "--hosts", ",".join(names), "--python", TENSORFLOW_PYTHON]
-        return [*hosts, "--", "-F", str(self.lab.config), "--"]
-
-    def workers(self, host):
-        found = [one.pid for one in host.processes()]
-        own = b"MWMAGIC_TASK="
-        return [pid for pid in found if any(one.startswith(own) for one in variables(pid))]
-
-    def daemons(self, host):
-        found = [one.pid for one in host.processes()]
-        return [pid for pid in found if command(pid).startswith("sshd: root@")]
-
-    def left(self):
-        return self.lab.left()
-
-
-@contextmanager
-def ssh(hidden):
-    from sshd import Lab
-
-    with tempfile.TemporaryDirectory(prefix="mw-lab-", dir="/tmp") as folder:
-        lab = Lab(folder, [hidden, CODE])
-        try:
-            lab.up()
-            yield Ssh(lab)
-        finally:
-            lab.down()
-
-
-class OnSlurm:
-    """The nodes of a Slurm."""
-
-    client = "srun"
-    kinds = tuple(KINDS)
-
-    def __init__(self, one):
-        self.slurm = one
-        self.hosts = one.network.hosts
-
-    def words(self, *, spare, workers):
-        asked = ["--engine", "slurm", "--nodes", str(workers), "--python", TENSORFLOW_PYTHON]
-        return asked if spare else [*asked, "--", f"--exclude={self.hosts[0].name}", "--"]
-
-    workers = Ssh.workers
-
-    def daemons(self, host):
-        return [one.pid for one in host.processes() if one.name() == "slurmstepd"]
-
-    def left(self):
-        return self.slurm.jobs() or [c for h in self.hosts for c in map(command, agents(h))]
-
-
-@contextmanager
-def slurm(_hidden):
-    import slurm as on_network
-
-    with on_network.slurm() as one, patch.dict(os.environ, one.environment):
-        yield OnSlurm(one)
-
-
-class OnRay:
-    """The nodes of a Ray."""
-
-    client = ""
-    kinds = tuple(kind for kind in KINDS if kind not in ("kill client", "kill daemon"))
-
-    def __init__(self, one):
-        self.rays = one
-        self.hosts = one.network.hosts
-
-    def words(self, *, spare, workers):
-        address = ["--engine", "ray", "--address", self.rays.address, "--nodes", str(workers)]
-        return [*address, "--python", TENSORFLOW_PYTHON]
-
-    workers = Ssh.workers
-
-    def left(self):
-        return self.rays.groups() or self.rays.left()
-
-
-@contextmanager
-def ray(_hidden):
-    import raylets
-
-    with raylets.rays() as one:
-        yield OnRay(one)
-
-
-ENGINES = {"ssh": ssh, "slurm": slurm, "ray": ray}
-
-
-@contextmanager
-def ready(engine):
-    """Bring an engine's hosts up; yield them, and the folder that not all of them see."""
-    own = tempfile.TemporaryDirectory(prefix="mw-runs-", dir="/tmp")
-    with own as folder, ENGINES[engine](Path(folder)) as place:
-        yield place, Path(folder)
+    def noticed(self, record, err):
+        """Return the workers of which a notice says that lines may be missing."""
+        if not self.chosen.sweeps:
+            return set(map(int, re.findall(r"worker:(\d)[^\n]*(?:missing|lacks)", err)))
+        cut = [one.finding for one in record.status.remarks]
+        cut = [one.task for one in cut if one.symptom in (Symptom.LOG_CUT, Symptom.LOG_UNWRITTEN)]
+        return {int(task.partition(":")[2]) for task in cut}
 
 
 def played(place, folder, chosen):
     """Play a round and judge it."""
+    if chosen.program == "keras" and place.trained is None:
+        place.trained = trained(place, folder)
     own = Path(tempfile.mkdtemp(dir=folder))
     with tempfile.TemporaryDirectory(prefix="mw-sides-", dir="/tmp") as sides:
         play = Play(place, chosen, own, Path(sides))
@@ -702,8 +575,19 @@ def played(place, folder, chosen):
         play.judge()
         if chosen.wrong and (keep := os.environ.get("MWMAGIC_MATRIX_KEEP")):
             subprocess.run(["cp", "-r", own, sides, f"{keep}/"], check=False)
-            chosen.wrong.append(f"kept in {own.name}")
+            chosen.wrong.append(f"kept in {own.name} and {Path(sides).name}")
+    shutil.rmtree(own)  # the disk is small
     return chosen
+
+
+def trained(place, folder):
+    """Return the weights of a training with Keras that nothing disturbs."""
+    with tempfile.TemporaryDirectory(prefix="mw-sides-", dir="/tmp") as sides:
+        own = Path(tempfile.mkdtemp(dir=folder))
+        alone = Round("undisturbed", "keras", 2, spare=True, patience=60.0, cold=True, faults=[])
+        play = Play(place, alone, own, Path(sides))
+        play.play()
+        return json.loads(read(play.sides / "weights-1-0"))
 
 
 def table(rounds):
@@ -729,16 +613,18 @@ def main():
     parser.add_argument("--seed", default="0")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more rounds")
     parser.add_argument("--only", help="the kinds of faults, separated by commas")
+    parser.add_argument("--program", choices=sorted(set(PROGRAMS)))
     given = parser.parse_args()
     os.environ.setdefault(LABEL, str(os.getpid()))
     began, rounds = time.monotonic(), []
     with ExitStack() as stack:
         place, folder = stack.enter_context(ready(given.engine))
-        kinds = given.only.split(",") if given.only else place.kinds
+        kinds = given.only.split(",") if given.only else happening(place)
+        programs = (given.program,) if given.program else PROGRAMS
         for number in range(given.rounds):
             if time.monotonic() - began > given.seconds:
                 break
-            one = played(place, folder, Round.drawn(f"{given.seed}-{number}", kinds))
+            one = played(place, folder, Round.drawn(f"{given.seed}-{number}", kinds, programs))
             rounds.append(one)
             state = "; ".join(one.wrong) or "right"
             took = f"{one.restarts} restarts, {one.seconds:.0f} s"

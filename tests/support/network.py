@@ -118,8 +118,9 @@ class NetworkHost:
         ip("-n", self.name, "neigh", "replace", other.address, "dev", "eth0", *NOWHERE)
 
     def greet(self, other):
-        """End `shun`."""
-        ip("-n", self.name, "neigh", "del", other.address, "dev", "eth0")
+        """End `shun`, if it has not ended."""
+        words = ["-n", self.name, "neigh", "del", other.address, "dev", "eth0"]
+        subprocess.run(["ip", *words], check=False, capture_output=True)
 
     def mute(self):
         """Have all that it sends off its network get lost, but nothing that is sent to it."""
