@@ -35,7 +35,7 @@ EARLY_SECONDS = 0.5
 LATER_SECONDS = 2.0
 """The least time between the beginnings of two windows, of the early ones and later."""
 
-COST_RATIO = 0.004
+MEASURING_RATIO = 0.004
 """The largest part of a CPU that later windows take, by their own account: long steps are measured
 at the highest rate of looks, so few of them."""
 
@@ -84,7 +84,7 @@ class _Windows:
         self._outbox.put(("steps", window.first), {"kind": "steps", **means}, {})
         self._count += 1
         early = self._count < EARLY_COUNT
-        apart = EARLY_SECONDS if early else max(LATER_SECONDS, window.cost / COST_RATIO)
+        apart = EARLY_SECONDS if early else max(LATER_SECONDS, window.cost / MEASURING_RATIO)
         self._stride = max(STRIDE_COUNT, 1 << int(apart / max(means["wall"], 1e-6)).bit_length())
 
 
