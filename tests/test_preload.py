@@ -19,6 +19,7 @@ FILES = {
     "torch": "",  # the framework, which is not needed here
     "slow_one": "import os\nPID, SIZE = os.getpid(), os.environ.get('SLOW_ONE_SIZE')\n",
     "slow_one_settings": "import slow_one\n",
+    "drawing_one": "import os\nBACKEND = os.environ.get('MPLBACKEND')\n",
     "thread_one": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
     "exit_one": "import sys\nsys.exit('no')\n",
@@ -143,6 +144,17 @@ def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
         live = cluster.live()
         found = live.run("'slow_one' in __import__('sys').modules").values()
         assert [answer.value["text/plain"] for answer in found] == ["True", "True"]
+
+
+@pytest.mark.slow
+def test_live_sessions_stay_warm_with_a_package_that_draws(declared):
+    with declared(preload=("drawing_one",)) as cluster:
+        for _ in range(2):
+            with cluster.live() as live:
+                assert live.run("1")["worker:0"].value == {"text/plain": "1"}
+                status = live.process.status()
+                assert remarks(status) == []
+                assert status.tasks["worker:0"].warm
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ import asyncio
 import bdb
 import builtins
 import ctypes
+import functools
 import inspect
 import itertools
 import json
@@ -116,6 +117,15 @@ def _tame(pdb: ModuleType) -> None:
     pdb.Pdb.sigint_handler = sigint_handler
 
 
+def _draw_without_windows(matplotlib: ModuleType) -> None:
+    """Have Matplotlib draw for the notebook, unless the user has named a backend.
+
+    Its variable would say so too, but a warm process may have read that.
+    """
+    if "MPLBACKEND" not in os.environ and hasattr(matplotlib, "use"):
+        matplotlib.use("agg")
+
+
 class _Loop:
     """Runs cells on the main thread, where frameworks expect code.
 
@@ -153,7 +163,8 @@ class _Loop:
         """Run cells until the line ends; first tell the end of a program, if one ran."""
         builtins.input = self.ask  # which `breakpoint` uses too
         vars(builtins)["display"] = self._display  # as in IPython
-        os.environ.setdefault("MPLBACKEND", "agg")
+        after_import("matplotlib", _draw_without_windows)
+        after_import("matplotlib.pyplot", self._show_figures)
         self._collectives.install()
         self._listen()
         if end is not None:
@@ -265,6 +276,18 @@ class _Loop:
         """Show values in the notebook, as IPython's `display` does."""
         for value in values:
             self._say({"live": "show", "cell": self._cell, "value": bundle(value, none=True)})
+
+    def _show_figures(self, pyplot: ModuleType) -> None:
+        """Have `plt.show` display figures in the notebook, unless a backend has windows."""
+        original = pyplot.show
+
+        @functools.wraps(original)
+        def show(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Matplotlib's
+            if pyplot.get_backend().lower() == "agg":
+                self._display(*figures())
+            return original(*args, **kwargs)
+
+        vars(pyplot).update(show=show)
 
     def _interrupt(self, cell: int) -> None:
         """Interrupt a cell, also one that has not begun."""
