@@ -44,7 +44,7 @@ from mwmagic.model.live import CELL_BYTES, FREED, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
 from mwmagic.recovery.task import collectives, state
 from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
-from mwmagic.worker.failure import summary
+from mwmagic.worker.failure import set_last, summary
 from mwmagic.worker.line import descriptor, save_file
 from mwmagic.worker.runtime import outlast_sleep
 
@@ -463,7 +463,7 @@ def _raised(error: BaseException, name: str) -> dict[str, Any]:
     """Return what a cell raised, and at which of its lines."""
     trace = _theirs(error.__traceback__)
     if not isinstance(error, bdb.BdbQuit):  # a debugger that was left is not what to debug
-        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+        set_last(error, trace)
     if isinstance(error, SyntaxError) and error.filename == name:
         line, trace = error.lineno, None
     else:
