@@ -19,6 +19,12 @@ FILES = {
     "torch": "",  # the framework, which is not needed here
     "slow_one": "import os\nPID, SIZE = os.getpid(), os.environ.get('SLOW_ONE_SIZE')\n",
     "slow_one_settings": "import slow_one\n",
+    "drawing_one": "import os\nBACKEND = os.environ.get('MPLBACKEND')\n",
+    "settled_one": "import json, os\nfrom pathlib import Path\n"
+    "from mwmagic.agent.fork_server.imports import KERAS_DEFAULTS\n"
+    "file = Path.home() / '.keras' / 'keras.json'\nfile.parent.mkdir(exist_ok=True)\n"
+    "settings = {**KERAS_DEFAULTS, 'floatx': os.environ['FLOATX']}\n"
+    "file.exists() or file.write_text(json.dumps(settings, indent=4))\n",
     "thread_one": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n",
     "exit_one": "import sys\nsys.exit('no')\n",
@@ -146,6 +152,17 @@ def test_what_is_named_is_imported_for_programs_and_live_cells(declared, named):
 
 
 @pytest.mark.slow
+def test_live_sessions_stay_warm_with_a_package_that_draws(declared):
+    with declared(preload=("drawing_one",)) as cluster:
+        for _ in range(2):
+            with cluster.live() as live:
+                assert live.run("1")["worker:0"].value == {"text/plain": "1"}
+                status = live.process.status()
+                assert remarks(status) == []
+                assert status.tasks["worker:0"].warm
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", ["thread_one", "print_one", "variable_one", "file_one"])
 def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad):
     with declared(preload=(bad, "slow_one")) as cluster:
@@ -206,6 +223,29 @@ def test_a_library_that_is_edited_is_the_new_one(declared, tmp_path):
         eventually(lambda: cluster.machines[0].warm.state == "ready", "another one")
         assert printed(cluster, code) == ["True\n"] * 2
         assert cluster.latest.status().tasks["worker:0"].warm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("there", "floatx"), [("", "float32"), ("", "float16"), ("{}", "float32")])
+def test_settings_that_kerass_own_import_writes_are_no_change(
+    declared, tmp_path, monkeypatch, there, floatx
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FLOATX", floatx)
+    file = tmp_path / ".keras" / "keras.json"
+    file.parent.mkdir()
+    if there:
+        file.write_text(there)
+    with declared(preload=("settled_one",)) as cluster:
+        assert printed(cluster, "print(1)") == ["1\n"] * 2
+        same = floatx == "float32"
+        assert cluster.latest.status().tasks["worker:0"].warm == same, "the others are a user's"
+        assert file.read_text() == there or floatx in file.read_text()
+        if same:
+            file.write_text('{"floatx": "float64"}')
+            assert printed(cluster, "print(2)") == ["2\n"] * 2
+            [said] = remarks(cluster.latest.status())
+            assert said.startswith(f"workers start cold: {file} is not as it was read")
 
 
 @pytest.mark.slow

@@ -82,6 +82,8 @@ class Facts:
     """The symptom of its first failure, as `mwmagic.model.findings` names it; empty without one."""
     parameters: dict[str, Any] = field(default_factory=dict)
     """Its program's parameters, as they were; without those that only a run of it could tell."""
+    readable: bool = True
+    """Whether these are known: its code is recorded, and is Python."""
     last: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
     """Its metrics: the last value of each and the best, judged by the metric's name."""
@@ -146,6 +148,7 @@ def facts_of(record: Record, *, curves: bool = True) -> Facts:
     if seconds is None:
         seconds = _real(record.part("durations").get("total"))
     last, best = _metrics(record.part("metrics"))
+    parameters = _parameters(record)
     return Facts(
         number=record.number,
         name=record.name,
@@ -156,7 +159,8 @@ def facts_of(record: Record, *, curves: bool = True) -> Facts:
         hosts=max(len(status.hosts), 1),
         attempts=record.attempts,
         cause=_cause(status),
-        parameters=_parameters(record),
+        parameters=parameters or {},
+        readable=parameters is not None,
         last=last,
         best=best,
         tags=written.tags,
@@ -214,8 +218,8 @@ def _metrics(known: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, floa
     return last, best
 
 
-def _parameters(record: Record) -> dict[str, Any]:
-    """Read the parameters from the recorded code, arguments and variables.
+def _parameters(record: Record) -> dict[str, Any] | None:
+    """Read the parameters from the recorded code, arguments and variables; None without the code.
 
     A variable that the launching process had, and that was not given, is known by its name alone:
     the record keeps no values of those, so such a parameter is left out. Of live cells, the
@@ -223,10 +227,9 @@ def _parameters(record: Record) -> dict[str, Any]:
     """
     if record.status.live:
         return given_at_fit(record.paths.metrics)
-    program = record.program
-    if program is None:
-        return {}
-    launch, source = program
+    launch, source = record.program or ({}, b"")
+    if not source:
+        return None
     args, given = launch.get("args"), launch.get("given")
     args = [str(one) for one in args] if isinstance(args, list) else []
     given = given if isinstance(given, dict) else {}
@@ -234,7 +237,7 @@ def _parameters(record: Record) -> dict[str, Any]:
     try:
         found = values(source.decode("utf-8", "surrogateescape"), args, given, hidden)
     except SyntaxError:
-        return {}
+        return None
     return {name: _listed(value) for name, value in found.items()}
 
 
@@ -246,17 +249,16 @@ def _listed(value: Any) -> Any:  # noqa: ANN401 - any literal
 def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:
     """Return the parameters that differ between runs, and those that are the same in all.
 
-    One that some runs lack differs if all are of one program; otherwise it is neither.
+    One that some runs lack differs if all are of one program; otherwise it is neither. Runs whose
+    parameters are unknown have no say.
     """
+    runs = [run for run in runs if run.readable]
     found: dict[str, list[Any]] = {}
     for run in runs:
         for name, value in run.parameters.items():
             found.setdefault(name, []).append(value)
     one_program = len({run.name for run in runs}) == 1
-    known = {run.name for run in runs if run.parameters}
-    # A program has none, or the record of a run has lost its code.
-    having = sum(bool(run.parameters) or run.name not in known for run in runs)
-    lacking = {name for name, seen in found.items() if len(seen) < having}
+    lacking = {name for name, seen in found.items() if len(seen) < len(runs)}
     other = [
         name
         for name, seen in found.items()
@@ -286,7 +288,7 @@ def best_first(runs: Iterable[Facts], metric: str) -> list[Facts]:
     return sorted(runs, key=lambda run: sign * run.best.get(metric, sign * math.inf))
 
 
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 """Raised with any change of what facts are read from a record."""
 
 SHARD_LIMIT = 500

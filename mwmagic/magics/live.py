@@ -155,7 +155,9 @@ def chosen(given: Namespace, known: Sequence[Task]) -> list[str] | None:
 
 def _opened(session: Session) -> Live:
     """Return the session of the cluster."""
-    run = session.latest()
+    run = session.cluster().latest
+    if run is None:
+        raise NoRun(none_words(None))
     if run.over or not (run.kept or run.status().live):
         raise NoRun(none_words(run.status()))
     return session.cluster().live()

@@ -247,9 +247,11 @@ def kept_words(run: RunStatus) -> str:
     )
 
 
-def none_words(run: RunStatus) -> str:
-    """Say why the latest run takes no cells, and how the next one does."""
+def none_words(run: RunStatus | None) -> str:
+    """Say why the latest run, if there is one, takes no cells, and how the next one does."""
     begin = "a `%%mw_live` cell begins a session"
+    if run is None:
+        return f"there is no live session; {begin}"
     if run.live:
         return f"the live session has ended, and its variables are lost; {begin}"
     if not run.settled:

@@ -155,11 +155,15 @@ def leave(code: int, process: int, report: Mapping[str, Any] | None = None) -> N
 
 def _silence() -> None:
     """Have the interpreter not print again what was shown, and keep what was raised last."""
-    kept = [(sys.last_type, sys.last_value, sys.last_traceback)]
+    from .failure import set_last  # which has shown it
+
+    kept = [(sys.last_value, sys.last_traceback)]
 
     def hook(*_: object) -> None:
         # It must not outlive this: it would keep all that the traceback holds.
-        sys.last_type, sys.last_value, sys.last_traceback = kept.pop()
+        error, trace = kept.pop()
+        if error is not None:
+            set_last(error, trace)
         sys.excepthook = sys.__excepthook__
 
     sys.excepthook = hook

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # `standard` imports Python's own modules
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["MEMBERS_LIMIT", "report", "show", "summary"]
+__all__ = ["MEMBERS_LIMIT", "report", "set_last", "show", "summary"]
 
 MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
@@ -134,10 +134,18 @@ def _without_own(error: BaseException) -> TracebackType | None:
     return trace
 
 
+def set_last(error: BaseException, trace: TracebackType | None) -> None:
+    """Put an error, with this traceback, where debuggers look for the last one."""
+    BaseException.with_traceback(error, trace)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+
+
 def show(error: BaseException) -> int:
     """Show what was raised as the interpreter does, and return the exit code."""
     trace, traceback = _without_own(error), standard("traceback")
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    set_last(error, trace)
     if sys.excepthook is sys.__excepthook__:
         # The interpreter's own would read the lines from the file as it is now.
         traceback.print_exception(type(error), error, trace)

@@ -308,6 +308,18 @@ def test_open_figures_are_displayed_and_closed(live):
         assert shown["image/png"].startswith("iVBORw")
 
 
+def test_figures_are_displayed_where_a_cell_shows_them(live):
+    source = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\ndisplay('next')"
+    cell = live.begin(f"{source}\nprint(plt.get_fignums(), plt.show.__name__)", [0])
+    news = [one for one in live.follow(cell, None) if one is not None]
+    assert cell.answers["worker:0"].raised is None
+    shown = [said["value"] for what, said in news if what is CellNews.SHOW]
+    assert ["image/png" in one for one in shown] == [True, False], "once, before what follows"
+    log = live.process.logs(0).decode()
+    assert "[] show\n" in log
+    assert "window" not in log
+
+
 def test_cells_are_recorded(live):
     with pytest.raises(WorkerFailed):
         live.run("print('out')\nif rank: 1 / 0", name="In [7]")

@@ -185,8 +185,21 @@ def test_what_is_the_same_in_all_is_so_in_all_programs(three):
     facts = [facts_of(one) for one in runs(three)]
     other = replace(facts[0], name="other", parameters={})
     assert differing([facts[0], other]) == ([], {})
-    lost = replace(facts[0], parameters={})
+    none = replace(facts[0], parameters={})
+    assert differing([facts[0], none]) == ([*facts[0].parameters], {})
+    lost = replace(none, readable=False)
     assert differing([facts[0], lost])[1] == facts[0].parameters, "its code is lost"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_one_run_lacks_is_not_the_same_in_all(tmp_path, monkeypatch, lost):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        record(tmp_path)
+    source = runs(tmp_path)[1].path / "main.py"
+    source.unlink() if lost else source.write_text("print('no parameter')\n")
+    [same] = [one for one in repr(RunTable(runs(tmp_path))).splitlines() if "the same" in one]
+    assert ("lr=0.1" in same) == lost
 
 
 def test_a_parameter_that_is_printed_is_no_result(three):

@@ -134,7 +134,11 @@ def test_ctrl_c_withdraws_a_cell_that_waits(kernel, tmp_path):
 
 def test_a_reset_and_what_is_refused(kernel):
     kernel.run(DECLARE)
-    assert kernel.run("%mw_reset").error.startswith("NoRun: nothing was launched")
+    for magic in ("%mw_reset", "%mw_push x", "%mw_pull x", "%mw_debug"):
+        error = kernel.run(magic).error
+        assert error.startswith("NoRun: ")
+        assert "`%%mw_live`" in error, "which begins a session"
+        assert "%%mw_worker" not in error
     kernel.run(RANK)
     assert kernel.run("%mw_reset").text == "fresh interpreters on 2 tasks\n"
     assert "NameError" in kernel.run("%%mw_live\nrank").error
@@ -155,7 +159,6 @@ def test_a_reset_and_what_is_refused(kernel):
 
 def test_values_go_to_the_tasks_and_come_back(kernel):
     kernel.run(DECLARE)
-    assert kernel.run("%mw_push x").error.startswith("NoRun: nothing was launched")
     kernel.run(RANK)
     kernel.run("x = [1.5, 'a']")
     assert kernel.run("%mw_push x lr=0.1*2 --index 1").error is None
@@ -334,7 +337,6 @@ def test_the_next_kernel_goes_on_with_a_detached_session(kernel, tmp_path, now):
 
 def test_the_debugger_says_which_task_raised_what(kernel):
     kernel.run(DECLARE)
-    assert kernel.run("%mw_debug").error.startswith("NoRun: nothing was launched")
     kernel.run(RANK)
     assert kernel.run("%mw_debug").error == "NoRun: no task has raised anything"
     kernel.run("%%mw_live --index 1\n1 / 0")
@@ -345,8 +347,8 @@ def test_the_debugger_says_which_task_raised_what(kernel):
     )
     kernel.run("%%mw_live\nraise ValueError(f'on {rank}')")
     assert kernel.run("%mw_debug").text.splitlines() == [
-        "worker:0  ValueError: on 0 (In [9], line 1)",
-        "worker:1  ValueError: on 1 (In [9], line 1)",
+        "worker:0  ValueError: on 0 (In [8], line 1)",
+        "worker:1  ValueError: on 1 (In [8], line 1)",
         "`%mw_debug worker:0` goes to the line that raised on worker:0",
     ]
     alone = kernel.client.execute("%mw_debug 1", allow_stdin=False, stop_on_error=False)

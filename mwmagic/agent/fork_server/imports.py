@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import json
 import os
 import signal
 import sys
@@ -211,6 +212,14 @@ CUSTOMIZED = ("sitecustomize.py", "usercustomize.py")
 MATPLOTLIBRC = "matplotlibrc"
 """What matplotlib reads as it is imported, in the current folder first."""
 
+KERAS_DEFAULTS = {
+    "floatx": "float32",
+    "epsilon": 1e-07,
+    "backend": "tensorflow",
+    "image_data_format": "channels_last",
+}
+"""What Keras writes into its settings as it is imported, if there are none."""
+
 NAMED_COUNT = 5
 """The most modules that are named."""
 
@@ -241,6 +250,7 @@ class Basis:
         self._began = time.time_ns()
         self._installations = Installations()
         self._cwd = os.getcwd()  # noqa: PTH109 - a string
+        self._had_none = modified(keras_settings()) is None
         self._early = {name.partition(".")[0] for name in started}
         self._imported: set[str] = set()
         self._files: dict[str, int | None] = {}
@@ -270,13 +280,22 @@ class Basis:
         paths = [file for file in found if isinstance(file, str) and file.startswith("/")]
         self._files = {path: modified(path) for path in (*paths, *self._settings())}
         for path, moment in self._files.items():
-            if moment is not None and moment >= self._began:
+            if moment is not None and moment >= self._began and not self._is_kerass_own(path):
                 self._files[path] = -1  # it may have been read before
+
+    def _is_kerass_own(self, path: str) -> bool:
+        """Return whether a file has what Keras takes if there is none, as there was at first."""
+        if not self._had_none or path != keras_settings():
+            return False
+        try:
+            return bool(json.loads(Path(path).read_bytes()) == KERAS_DEFAULTS)
+        except (OSError, ValueError):
+            return False
 
     def _settings(self) -> Iterator[str]:
         """Yield the files that imports read where they are there."""
         home = os.path.expanduser("~")  # noqa: PTH111 - strings
-        yield f"{os.environ.get('KERAS_HOME') or f'{home}/.keras'}/keras.json"
+        yield keras_settings()
         for folder in sys.path:
             yield from (f"{folder or self._cwd}/{name}" for name in CUSTOMIZED)
         if "matplotlib" in sys.modules:
@@ -306,6 +325,12 @@ class Basis:
         folder = os.path.dirname(os.path.realpath(os.path.join(cwd, script)))  # noqa: PTH118, PTH120
         beside = sorted(modules_in(folder) & self._imported)
         return (COLD_MODULE, ", ".join(beside[:NAMED_COUNT])) if beside else None
+
+
+def keras_settings() -> str:
+    """Return the path of Keras's settings."""
+    home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")  # noqa: PTH111 - a string
+    return f"{home}/keras.json"
 
 
 def modified(path: str) -> int | None:

@@ -21,6 +21,7 @@ import asyncio
 import bdb
 import builtins
 import ctypes
+import functools
 import inspect
 import itertools
 import json
@@ -43,7 +44,7 @@ from mwmagic.model.live import CELL_BYTES, FREED, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
 from mwmagic.recovery.task import collectives, state
 from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
-from mwmagic.worker.failure import summary
+from mwmagic.worker.failure import set_last, summary
 from mwmagic.worker.line import descriptor, save_file
 from mwmagic.worker.runtime import outlast_sleep
 
@@ -116,6 +117,15 @@ def _tame(pdb: ModuleType) -> None:
     pdb.Pdb.sigint_handler = sigint_handler
 
 
+def _draw_without_windows(matplotlib: ModuleType) -> None:
+    """Have Matplotlib draw for the notebook, unless the user has named a backend.
+
+    Its variable would say so too, but a warm process may have read that.
+    """
+    if "MPLBACKEND" not in os.environ and hasattr(matplotlib, "use"):
+        matplotlib.use("agg")
+
+
 class _Loop:
     """Runs cells on the main thread, where frameworks expect code.
 
@@ -153,7 +163,8 @@ class _Loop:
         """Run cells until the line ends; first tell the end of a program, if one ran."""
         builtins.input = self.ask  # which `breakpoint` uses too
         vars(builtins)["display"] = self._display  # as in IPython
-        os.environ.setdefault("MPLBACKEND", "agg")
+        after_import("matplotlib", _draw_without_windows)
+        after_import("matplotlib.pyplot", self._show_figures)
         self._collectives.install()
         self._listen()
         if end is not None:
@@ -265,6 +276,18 @@ class _Loop:
         """Show values in the notebook, as IPython's `display` does."""
         for value in values:
             self._say({"live": "show", "cell": self._cell, "value": bundle(value, none=True)})
+
+    def _show_figures(self, pyplot: ModuleType) -> None:
+        """Have `plt.show` display figures in the notebook, unless a backend has windows."""
+        original = pyplot.show
+
+        @functools.wraps(original)
+        def show(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Matplotlib's
+            if pyplot.get_backend().lower() == "agg":
+                self._display(*figures())
+            return original(*args, **kwargs)
+
+        vars(pyplot).update(show=show)
 
     def _interrupt(self, cell: int) -> None:
         """Interrupt a cell, also one that has not begun."""
@@ -440,7 +463,7 @@ def _raised(error: BaseException, name: str) -> dict[str, Any]:
     """Return what a cell raised, and at which of its lines."""
     trace = _theirs(error.__traceback__)
     if not isinstance(error, bdb.BdbQuit):  # a debugger that was left is not what to debug
-        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+        set_last(error, trace)
     if isinstance(error, SyntaxError) and error.filename == name:
         line, trace = error.lineno, None
     else:
