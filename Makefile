@@ -184,7 +184,7 @@ BESIDE_KERAS = --editable . hypothesis pytest pytest-rerunfailures pytest-timeou
 	$(INSTALL)
 	touch $@
 
-.venv-release/test: WANTED = build twine check-wheel-contents
+.venv-release/test: WANTED = build check-wheel-contents towncrier twine
 .venv-release/test: .venv/bin/uv
 	$(PYTHON) -m venv .venv-release
 	$(INSTALL)
