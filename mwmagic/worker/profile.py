@@ -2,7 +2,7 @@
 """Profiles this process for some seconds, with the profiler of its framework.
 
 A file beside its log asks for it, which is looked for whenever something is reported: nothing waits
-in a process that is not asked. The profiler runs on a thread of its own, and training goes on.
+in a process that is not asked. The profiler runs on a thread of its own, and training continues.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _profiled(asked: dict[str, Any]) -> dict[str, Any]:
             took = time.monotonic() - began
         finally:
             stop()
-    except Exception as error:  # noqa: BLE001 - of any framework; the program goes on
+    except Exception as error:  # noqa: BLE001 - of any framework; the program continues
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     return {"took": took}
 

@@ -1,6 +1,6 @@
 """Reports numbers from any code, beside what it prints.
 
-Of values that come too fast, the newest are sent.
+If values come too fast, the newest are sent.
 """
 
 from __future__ import annotations
