@@ -9,7 +9,7 @@ PIP = pip install --quiet --disable-pip-version-check --no-compile
 # of packages. Where uv fails, pip is used instead. `@D` is the environment.
 INSTALL = .venv/bin/uv pip install --quiet --python $(@D)/bin/python $(WANTED) || \
 	$(@D)/bin/$(PIP) $(WANTED)
-# How many files of tests run at a time: more than there are processors, as tests also wait.
+# How many files of tests run at a time: more than there are CPUs, as tests also wait.
 # tests/conftest.py has the longest run first.
 FILES = 3
 PYTEST = python -m pytest --numprocesses $(FILES) --dist loadfile --no-loadscope-reorder
@@ -40,7 +40,7 @@ test:
 	+$(MAKE) --jobs packages .torch/tried .venv/test
 	+$(MAKE) --jobs lint site unit others
 
-# Beside the unit tests, so that no processor is idle while one of them waits. What each prints
+# Beside the unit tests, so that no CPU is idle while one of them waits. What each prints
 # appears when it ends.
 others:
 	+$(MAKE) --jobs .venv-colab/test .venv-ray/test .venv-next/test
@@ -184,7 +184,7 @@ BESIDE_KERAS = --editable . hypothesis pytest pytest-rerunfailures pytest-timeou
 	$(INSTALL)
 	touch $@
 
-.venv-release/test: WANTED = build twine check-wheel-contents
+.venv-release/test: WANTED = build check-wheel-contents towncrier twine
 .venv-release/test: .venv/bin/uv
 	$(PYTHON) -m venv .venv-release
 	$(INSTALL)

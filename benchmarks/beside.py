@@ -123,7 +123,7 @@ def waiting(one):
 
 
 def blame(peer):
-    """Kill the second task; return the seconds until the user is told, and whether of which."""
+    """Kill the second task; return the seconds until it is reported, and whether with its name."""
     with notebook(peer) as one:
         request, pids = waiting(one)
         began = time.monotonic()
@@ -169,7 +169,7 @@ WORKS = {
     "trip": ("a cell's round trip in a notebook", "s"),
     "bytes": ("sent to the page for what tasks print", "byte/byte"),
     "restart": ("SIGKILL of a task to both running again", "s"),
-    "told": ("SIGKILL of a task until the notebook tells of it", "s"),
+    "told": ("SIGKILL of a task until the notebook reports it", "s"),
     "left": (f"processes left {LEFT_SECONDS:.0f} s after SIGKILL of the kernel", ""),
 }
 

@@ -25,9 +25,9 @@ def versions():
 
 
 def shape():
-    """Return one line about this machine: processors, memory, system and versions."""
+    """Return one line about this machine: CPUs, memory, system and versions."""
     gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    cores = f"{len(os.sched_getaffinity(0))} processors ({model() or platform.machine()})"
+    cores = f"{len(os.sched_getaffinity(0))} CPUs ({model() or platform.machine()})"
     system = f"Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}"
     return ", ".join((cores, f"{gigabytes:.0f} GB", system, *versions()))
 
@@ -43,7 +43,7 @@ GUEST = 8
 
 
 def busy():
-    """Return the seconds of processor time that this machine has spent so far."""
+    """Return the seconds of CPU time that this machine has spent so far."""
     first = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
     ticks = sum(int(n) for at, n in enumerate(first[:GUEST]) if at not in IDLE)
     return ticks / os.sysconf("SC_CLK_TCK")
@@ -54,7 +54,7 @@ def spent(usage):
 
 
 class Load:
-    """Counts processor time that is not the case's; `add` takes what each of its processes used.
+    """Counts CPU time that is not the case's; `add` takes what each of its processes used.
 
     A process adds what its own children used, if it has waited for them.
     """

@@ -130,7 +130,7 @@ def played(name, plan):
         return {"lines": [line.as_json() for line in case.measure(plan)]}
     except Skipped as reason:
         return {"failure": f"skipped: {reason}"}
-    except Exception as error:  # noqa: BLE001 - the other cases go on
+    except Exception as error:  # noqa: BLE001 - the other cases continue
         traceback.print_exc()
         return {"failure": f"failed: {type(error).__name__}: {error}".splitlines()[0]}
 

@@ -138,7 +138,8 @@ def trained(attempt):
 
 
 def tells(news):
-    """Whether it is told that a task failed: of a restart that comes at once, only what is kept."""
+    """Whether it is reported that a task failed: of a restart that comes at once, only what is
+    kept."""
     return news["run"]["tasks"]["worker:1"]["finding"] or news["run"]["setbacks"]
 
 

@@ -47,10 +47,10 @@ BUSY = "†"
 """Marks a row that was measured on a busy machine."""
 
 LEGEND = (
-    "Of the figures the medians are shown, of the ratios the median of the rounds' and the two "
-    "values between which half of them lie. Less is better in every row. *Other load*: how many "
-    f"cores everything else kept busy while the row was measured; {BUSY} marks rows with "
-    f"{BUSY_CORES} or more: measured on a busy machine, so compare only their ratios."
+    "A figure is the median of its rounds. A ratio is the median of the rounds' ratios, and half "
+    "of the rounds lie between the two values behind it. Less is better in every row. *Other "
+    "load* is the number of cores that everything else kept busy while the row was measured; rows "
+    f"with {BUSY_CORES} or more have a {BUSY}: compare only their ratios."
 )
 
 

@@ -135,7 +135,7 @@ def python() -> str:
     parts = [
         f"""# Python
 
-{MADE} What is not on this page is private, and may change in any release.
+{MADE} Anything that is not on this page is private, and may change in any release.
 `import mwmagic` imports neither a framework nor IPython.
 
 ## Clusters and runs

@@ -41,7 +41,7 @@ COMMON_RATIO = 0.2
 COMMON_SECONDS = 0.005
 """The least part of a step that all tasks lose alike. A short step has a few milliseconds in which
 TensorFlow hands over a batch that is ready, longer if its tasks share CPUs: trainings with steps of
-8 and 15 ms were told to prefetch what they did prefetch."""
+8 and 15 ms got the advice to prefetch what they did prefetch."""
 
 COVER_RATIO = 0.8
 """The least part of a loss that a cause has to explain."""
@@ -273,7 +273,7 @@ def _line(cause: SlowCause, own: Window) -> str | None:
 def _more_work(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return which task computes more than the others; how much of a step that takes is not known.
 
-    Several CPUs may share it, and some of it may go on while the others compute.
+    Several CPUs may share it, and some of it may continue while the others compute.
     """
     leads = [_lead(row, attrgetter("cpu"))[0] for row in rows]
     task, times = Counter(leads).most_common(1)[0]

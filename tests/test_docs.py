@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from docs.pages import FOLDER, PAGES
 
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LINKING = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),
-    ROOT / "upstream" / "README.md",
+    *(ROOT / name / "README.md" for name in ("changes", "upstream")),
     *(ROOT / "notebooks").glob("*.ipynb"),
 ]
 LINK = re.compile(r"\]\(([\w./-]+\.(?:md|ipynb|png|svg|gif|py|patch|cff))(?:#([\w-]+))?\)")
@@ -46,3 +47,11 @@ def test_every_folder_of_pages_is_in_the_index():
     text = (FOLDER / "index.md").read_text(encoding="utf-8")
     pages = [str(one.relative_to(FOLDER)) for one in FOLDER.rglob("*.md") if one.name != "index.md"]
     assert not [one for one in pages if f"({one})" not in text]
+
+
+def test_every_file_of_changes_is_one_that_a_release_reads():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    kinds = "|".join(one["directory"] for one in settings["type"])
+    files = {one.name for one in (ROOT / settings["directory"]).iterdir()} - {*settings["ignore"]}
+    assert not [one for one in files if not re.fullmatch(rf"\+[\w-]+\.({kinds})\.md", one)]
+    assert settings["start_string"] in (ROOT / settings["filename"]).read_text()

@@ -1,8 +1,10 @@
 """The words of the code: plain English, and units in the names of constants."""
 
 import ast
+import io
 import itertools
 import re
+import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +21,13 @@ OTHERS = [
     if path != Path(__file__)  # it has the words that it looks for
 ]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+
+TEXTS = [
+    *SOURCES,
+    *(ROOT / "benchmarks").glob("*.py"),
+    *(one for one in PAGES if one.suffix == ".md"),
+]
+"""What users and contributors read, whose sentences are read one by one."""
 
 UNITS = {
     *(
@@ -63,6 +72,15 @@ BANNED = re.compile(
 )
 """What reads as translated; plain words say the same."""
 
+HABITS = re.compile(
+    r"\b(?:is|are|was|were|be|been) told\b(?! to\b)"  # facts are shown or reported
+    r"|\btells (?:it|what|which|that|of|why|whether|where|how)\b"
+    r"|\b(?:go|goes|going|went) on\b"  # continue
+    r"|(?<![`.\w])processors?\b(?!`)"  # CPUs
+    r"|(?<=[.!?] )(?:Where|What|Of)\b[^.?!]*[.!;,]"  # if, when, or a noun
+)
+"""What reads as translated in a sentence."""
+
 
 @cache
 def tree(path):
@@ -100,6 +118,39 @@ def test_numeric_constants_name_their_unit(path):
 def test_the_text_is_plain_english(path):
     lines = path.read_text().splitlines()
     assert not [f"{i}: {line.strip()}" for i, line in enumerate(lines, 1) if BANNED.search(line)]
+
+
+def sentences(path):
+    """Yield what a file says: texts and comments of a module, paragraphs and cells of a page."""
+    text = path.read_text()
+    if path.suffix == ".md":
+        yield from re.split(
+            r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )|\|", re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        )
+        return
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+    lines = [
+        one
+        for one in tokenize.generate_tokens(io.StringIO(text).readline)
+        if one.type == tokenize.COMMENT
+    ]
+    before = None
+    block = []
+    for one in lines:
+        if one.start[0] - 1 != before:
+            yield " ".join(block)
+            block = []
+        block.append(one.string.lstrip("# "))
+        before = one.start[0]
+    yield " ".join(block)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_no_sentence_has_a_habit_of_another_language(path):
+    said = [" ".join(one.split()) for one in sentences(path) if " " in one]
+    assert not [f"{m.group()!r} in: {one}" for one in said for m in HABITS.finditer(one)]
 
 
 COUNTED = re.compile(

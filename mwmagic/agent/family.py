@@ -81,9 +81,9 @@ def table() -> list[Row]:
 class Family:
     """The agent's descendants, each with the name of the worker that it belongs to.
 
-    What a worker leaves behind becomes a child of the agent, which is a subreaper. It is recognised
-    by its session, by the tag that it inherits, by the label in its environment, or because it
-    was seen below its worker before.
+    A process that a worker leaves behind becomes a child of the agent, which is a subreaper. It is
+    recognised by its session, by the tag that it inherits, by the label in its environment, or
+    because it was seen below its worker before.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 The supervisor's code is either there already, in the same folder of a shared disk or in the cache
 of an earlier visit, or it is asked for with the event ``need`` and arrives on standard input as a
-line with a size and an archive of that size. What was written before that line is discarded: the
+line with a size and an archive of that size. Anything written before that line is discarded: the
 supervisor says it again.
 """
 

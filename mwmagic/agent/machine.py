@@ -1,4 +1,4 @@
-"""What this machine has: processors, memory and its limit, GPUs, addresses, and its files.
+"""What this machine has: CPUs, memory and its limit, GPUs, addresses, and its files.
 
 A supervisor that does not share its disk reads and writes files in pieces. Some of it is asked of
 other programs, such as which versions of packages there are.

@@ -192,7 +192,7 @@ TRIES = 2
 """How often each address is tried: the first packet may be lost, and then the system waits."""
 
 WORD_SECONDS = 1.0
-"""How much longer an agent may take to tell its word: the system connects, but the agent tells."""
+"""How much longer an agent may take to send its word: the system connects, but the agent sends."""
 
 STACK_BYTES = 256 << 10
 
@@ -250,7 +250,7 @@ class Attempt:
             return failed(WHY.get(error.errno or 0, FAILED), at, reason_of(error))
 
     def greeted(self, one: socket.socket, at: list[str]) -> dict[str, Any] | None:
-        """Return None if the word is told, and otherwise what is."""
+        """Return None if the word is sent, and otherwise what is."""
         self.result = failed(STRANGER, at, "no answer")
         self.connected = True
         one.settimeout(max(self.end - time.monotonic(), 0.0) + WORD_SECONDS)

@@ -42,10 +42,10 @@ def tag_process(tag: int) -> None:
     If limits cannot be set, there is no tag.
     """
     # A worker's helpers have to be found even if they have left its process group and session, have
-    # cleared their environment and are no longer its descendants. Of what a process inherits and
-    # others can read, only its resource limits survive all of that. RLIMIT_RTTIME is one that
-    # nothing uses: how many microseconds a process with a real-time priority may compute without
-    # a pause. Its soft limit holds the number; /proc/PID/limits shows it, also of a zombie.
+    # cleared their environment and are no longer its descendants. Only a process's resource limits,
+    # which it inherits and others can read, survive all of that. RLIMIT_RTTIME is one that nothing
+    # uses: how many microseconds a process with a real-time priority may compute without a pause.
+    # Its soft limit holds the number; /proc/PID/limits shows it, also of a zombie.
     with suppress(ValueError, OSError):
         hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
         resource.setrlimit(resource.RLIMIT_RTTIME, (tag, hard))
@@ -54,7 +54,7 @@ def tag_process(tag: int) -> None:
 def show_command(words: list[str]) -> None:
     """Have the kernel show a command as that of this process, as in ``/proc/self/cmdline``.
 
-    Where it cannot, it shows what it did before.
+    If it cannot, it shows the same as before.
     """
     text = b"".join(as_bytes(word) + b"\0" for word in words)
     numbers = [
@@ -74,7 +74,7 @@ def show_command(words: list[str]) -> None:
 def inherit(attributes: dict[str, Any]) -> None:
     """Give this process attributes of another one, as if that had started it.
 
-    What is higher than it may be stays as it is.
+    A limit above what this process may have stays as it is.
     """
     if "umask" in attributes:
         os.umask(attributes["umask"])

@@ -129,16 +129,14 @@ COMMANDS: dict[str, Fields] = {
 reports that.
 ``start`` says how long a worker may take to end if the agent is asked to end, and which
 ``attributes`` (``umask``, ``nice``, ``limits``) it has as another process would hand them down.
-``ping`` asks for an answer, and says ``until`` when, by the agent's own clock, the agent may go on
-if no other comes.
-``look`` asks what the machine has, ``find`` which versions of packages the workers' Python has.
-``listen`` has the agent listen at a held port until ``unlisten``, and tell all that connect a
-``word``; ``reach`` asks which ``targets``, each an address and a word, can be reached
-``within`` some seconds.
-``fetch`` asks for a piece of a file, ``put`` brings one, ``list`` asks which files are below a
-directory, and ``tell`` sends a packet to a worker on its line; what refuses it names the number of
-the ``cell`` that waits for it, or 0. ``ask`` sends a signal only to a
-process that catches it and has the ``file`` open which the right handler writes to, so that the
+``ping`` asks for an answer, and says ``until`` when, by the agent's own clock, the agent may
+continue if no other comes. ``look`` asks what the machine has, ``find`` which versions of packages
+the workers' Python has. ``listen`` has the agent listen at a held port until ``unlisten``, and tell
+all that connect a ``word``; ``reach`` asks which ``targets``, each an address and a word, can be
+reached ``within`` some seconds. ``fetch`` asks for a piece of a file, ``put`` brings one, ``list``
+asks which files are below a directory, and ``tell`` sends a packet to a worker on its line; what
+refuses it names the number of the ``cell`` that waits for it, or 0. ``ask`` sends a signal only to
+a process that catches it and has the ``file`` open which the right handler writes to, so that the
 signal cannot end the process. Pieces of files travel as `packed` text.
 """
 

@@ -126,7 +126,7 @@ class Elapsed:
 
 @dataclass(frozen=True)
 class Found:
-    """The tasks that are inside the framework, and of these the ones that use no processor."""
+    """The tasks that are inside the framework, and of these the ones that use no CPU."""
 
     cell: int
     inside: frozenset[str]

@@ -44,7 +44,7 @@ SETTLE_SECONDS = 0.3
 """How long after the first exception the others are freed: they may raise too."""
 
 REPEAT_SECONDS = 1.0
-"""The pause between two questions where the others are; as often as processor time is measured."""
+"""The pause between two questions where the others are; as often as CPU time is measured."""
 
 PATIENCE_SECONDS = 2.0
 """How long after the first task has finished it is asked where the others are."""
@@ -96,8 +96,8 @@ class Cells:
     A cell begins on all its tasks together, once none of them runs another, and is over when all
     have answered. A task that waits in a collective for one that raised, or finished, waits for
     ever, and so it is freed; then all tasks rejoin their collectives before the cell is over.
-    Where a task cannot be freed, the cell is over when all that have not answered wait, and those
-    stay in it.
+    If a task cannot be freed, the cell is over when all that have not answered wait, and those stay
+    in it.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class Cells:
 
     def _abort(self, one: _Current) -> list[CellAction]:
         one.aborted, one.looks = True, 0
-        if one.cell == PROGRAM_CELL:  # a program that has lost a task does not go on
+        if one.cell == PROGRAM_CELL:  # a program that has lost a task does not continue
             one.looks = STUBBORN_LOOKS
             return [Examine(one.cell)]
         return [Abort(task, one.cell) for task in one.pending]
@@ -330,7 +330,7 @@ class Cells:
         return self._advance()
 
     def _recover(self, one: _Current, actions: Sequence[CellAction]) -> list[CellAction]:
-        """Go on with a recovery; tasks that do not answer stay in the cell."""
+        """Continue a recovery; tasks that do not answer stay in the cell."""
         if one.recovery is None or not one.recovery.over:
             return list(actions)
         self._busy |= dict.fromkeys(one.recovery.left, one.cell)

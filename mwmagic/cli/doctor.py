@@ -266,7 +266,7 @@ def _probe(*, tensorflow: bool) -> Iterator[Check]:
 
 def _machine(machine: Machine) -> Iterator[Check]:
     memory = f", {size_words(machine.memory)} of memory" if machine.memory else ""
-    yield Check("machine", Verdict.GOOD, f"{machine.processors} processors{memory}")
+    yield Check("machine", Verdict.GOOD, f"{machine.processors} CPUs{memory}")
     if machine.gpus:
         names = ", ".join(one.name for one in machine.gpus)
         yield Check("GPUs", Verdict.GOOD, names)

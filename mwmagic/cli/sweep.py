@@ -108,14 +108,14 @@ def _sweep(given: argparse.Namespace) -> int:
 
 
 def _detached(sweep: Sweep) -> bool:
-    """Go on in a process without the terminal; return whether this is still the first one."""
+    """Continue in a process without the terminal; return whether this is still the first one."""
     sys.stdout.flush()
     file = os.open(sweep.messages, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     pid = os.fork()
     if pid:
         os.close(file)
         say(
-            f"it goes on as process {pid}, and its messages are in {sweep.messages}; "
+            f"it continues as process {pid}, and its messages are in {sweep.messages}; "
             f"`kill {pid}` stops it as Ctrl-C would"
         )
         return True

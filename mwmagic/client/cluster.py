@@ -497,8 +497,8 @@ class Cluster:
     def live(self) -> Live:
         """Return the session of live cells; begin one if there is none.
 
-        Each task has an interpreter that keeps its variables from cell to cell. Where the latest
-        run's processes are kept, they are those, with what its program left.
+        Each task has an interpreter that keeps its variables from cell to cell. If the latest run's
+        processes are kept, it uses those, with the variables of their program.
 
         Raises
         ------

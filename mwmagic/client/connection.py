@@ -182,7 +182,7 @@ class Connection:
             raise
 
     def _wake(self) -> None:
-        """Let the supervisor go on, in case it was stopped; it could not hear a request."""
+        """Let the supervisor continue, in case it was stopped; it could not hear a request."""
         if not self._lost:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGCONT)
@@ -375,7 +375,7 @@ def fetched(
 ) -> Fetch:
     """Fetch a file, and return how that ended.
 
-    What has arrived is removed if the wait is interrupted.
+    The part that has arrived is removed if the wait is interrupted.
     """
     key = uuid.uuid4().hex
 

@@ -90,7 +90,7 @@ def profile(record: Record, task: TaskName, seconds: float, *, risk: bool = Fals
     new = sorted(set(folder.rglob("*.xplane.pb")) - before)
     if "error" in known or not new:
         why = known.get("error", "it wrote no profile")
-        raise SupervisorError(f"{found} could not be profiled: {why}; its program goes on")
+        raise SupervisorError(f"{found} could not be profiled: {why}; its program continues")
     took = float(known["took"])
     parts = {name: min(spent, took) for name, spent in parts_of(new[-1]).items()}
     return Profile(str(found), new[-1], took, parts)

@@ -1,4 +1,4 @@
-"""Logs as people read them: of recorded runs, and of a run as it goes on."""
+"""Logs as people read them: of recorded runs, and of a run while it runs."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Following:
     def _one(self, name: str, task: TaskStatus, *, last: bool) -> list[str]:
         """Read the new lines of a task's log, and of those of past attempts.
 
-        An agent that was lost may go on, and write what it had not read yet.
+        An agent that was lost may continue, and write what it had not read yet.
         """
         paths = TaskPaths(Path(task.log or ""))
         current = self._of(name, paths.attempt, paths.log)

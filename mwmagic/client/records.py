@@ -460,8 +460,8 @@ def removals(
     """Return the runs that may go; those with a tag, and those that are not over, stay.
 
     So do the trials of a sweep or a scaling study that is there: without them it would run again.
-    Of all runs, the oldest first, the latest `keep` stay, and those that began within `older`
-    seconds; BadArguments is raised if neither is given.
+    The latest `keep` runs stay, and those that began within `older` seconds. The oldest come first;
+    BadArguments is raised if neither is given.
     """
     if keep is None and older is None:
         raise BadArguments(

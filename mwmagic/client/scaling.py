@@ -68,7 +68,7 @@ def scale(
         The numbers of workers, each of which gets a cluster of its own.
     mode : str
         ``strong`` if a step has the same samples whatever the number of workers, ``weak`` if each
-        worker adds its own. What Keras counts, or `batch`, tells it too.
+        worker adds its own. It also follows from `batch`, or from what Keras counts.
     steps : int
         How many steps to measure after the warm-up, and for at least 3 seconds.
     repeat : int

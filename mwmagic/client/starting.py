@@ -194,8 +194,8 @@ main()
 """
 """Starts a supervisor; its last argument is where this package is.
 
-What PYTHONPATH holds comes after Python's own modules, whose names it may have, and after this
-package, of which it may hold another version.
+The folders of PYTHONPATH come after Python's own modules, whose names they may have, and after this
+package, of which they may hold another version.
 """
 
 

@@ -115,7 +115,7 @@ def conduct(
     """Run what is not over of a sweep, on this cluster and others like it; return all trials.
 
     `left` is how many trials that are, if it is known: there are no more clusters than trials.
-    If it cannot go on, `on_message` gets how it continues with `command`.
+    If it cannot continue, `on_message` gets how it continues with `command`.
     `on_change` is called with a sentence when a trial begins or ends, and `on_look` then and in
     between, with the runs that are going.
     """
@@ -264,7 +264,7 @@ class SweepDriver:
             return self.sweep.outcomes()
 
     def _adopt(self, going: Sequence[TrialStatus]) -> None:
-        """Go on with the runs that outlived the process which launched them."""
+        """Follow the runs that outlived the process which launched them."""
         for one in going:
             number = one.record.number if one.record else 0
             for cluster in self._clusters:

@@ -178,7 +178,7 @@ def _experiment(client: Any, name: str | None) -> str:  # noqa: ANN401 - MLflow'
 
 
 def _mark(record: Record) -> str:
-    """Return what tells a run from any other, in this folder and in others."""
+    """Return what distinguishes a run from any other, in this folder and in others."""
     what = [str(record.path.absolute()), record.info.get("started")]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 

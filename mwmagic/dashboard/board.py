@@ -109,7 +109,7 @@ PACKET_SECONDS = 0.04
 """Minimum time between two packets."""
 
 FLOOD_SECONDS = 0.5
-"""The same while tasks print more than a page can show: drawing would take their processors."""
+"""The same while tasks print more than a page can show: drawing would take their CPUs."""
 
 LOOK_SECONDS = 0.02
 """Time between two looks at the logs while there is nothing new in them."""

@@ -77,7 +77,7 @@ function labels(values) {
 // A chart of `run.series`: lines with an index, an attempt, a metric, and points [x, y] or, with the
 // spread of several workers, [x, y, low, high]. `run.name` names the lines of some indices, and
 // `run.axis` what the x of one counts for a metric. `run.timed` are the metrics by time, which come
-// last. The values of line `run.task` are told alone, if it is one, and the others are faint if
+// last. The values of line `run.task` are shown alone, if it is one, and the others are faint if
 // `run.dims`.
 function newChart(run, preferred, which) {
   let metric = preferred;

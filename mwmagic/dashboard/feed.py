@@ -207,7 +207,7 @@ Versioned = dict[str, tuple[int, Any]]
 """Values by name, each with the version of the state in which it last changed."""
 
 DEFAULT_AXIS = "step"
-"""What a chart counts while a page was told nothing else."""
+"""What a chart counts while a page knows of nothing else."""
 
 _NOTHING: tuple[object, ...] = (None, {}, [])
 """Values left out of a packet. An empty string is sent, because it clears the old one."""

@@ -224,7 +224,7 @@ class Figure:
 def last_figures(paths: RunPaths) -> list[Figure]:
     """Return the last figures of a run, oldest first: each once, however many tasks showed it.
 
-    What is still being written is left out.
+    A file that is still being written is left out.
     """
     found: dict[str, Figure] = {}
     for path in reversed(paths.figures()):

@@ -170,7 +170,7 @@ def _usage(task: TaskStatus, share: float | None) -> str:
 class EqualMetrics:
     """The metrics of which all tasks have the same values, as in synchronous training.
 
-    Where there are cards, the metrics in `names` stand above them once.
+    With cards, the metrics in `names` stand above them once.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The known failures of Keras: above all what Keras 3 lacks, or calls by another name.
 
-Of what Keras 3 no longer has each entry says what replaces it, and recommends tf-keras only
-if that still has it. In a sign a class in braces stands for the names in `signs.CLASSES`.
+An entry for something that Keras 3 no longer has says what replaces it, and recommends tf-keras
+only if that still has it. In a sign a class in braces stands for the names in `signs.CLASSES`.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ KNOWN = (
     KnownFailure(
         "uneven-steps",
         "Workers run different numbers of steps",
-        "One worker left the loop or the epoch, while the others went on to the next step, which "
+        "One worker left the loop or the epoch, while the others began the next step, which "
         "needs every worker. It had fewer batches, decided to stop by itself, or read a metric or "
         "reduced a value alone.",
         "give every worker the same number of steps: `repeat()` the dataset and set "
@@ -377,8 +377,8 @@ KNOWN = (
     KnownFailure(
         "input",
         "A worker asks for input",
-        "A worker has no keyboard. What it asks reaches a notebook that is open in a page, while "
-        "`%mw_wait` waits there; nobody could answer this.",
+        "A worker has no keyboard. Its questions reach a notebook that is open in a page, while "
+        "`%mw_wait` waits there; nobody could answer this one.",
         "run the cell in such a notebook; or pass the answer with `--args` or `--env`",
         "https://docs.python.org/3/library/functions.html#input",
         signs=("EOFError: EOF when reading a line",),
@@ -388,7 +388,7 @@ KNOWN = (
         "A debugger ended a worker's program",
         "Its command `q` did, or nobody could give it commands: that takes a notebook that is open "
         "in a page, and `%mw_wait` there.",
-        "type `c` in the debugger to go on; without a page, print what you want to know",
+        "type `c` in the debugger to continue; without a page, print what you want to know",
         "https://docs.python.org/3/library/pdb.html",
         signs=("BdbQuit",),
     ),
@@ -553,7 +553,7 @@ REMARKS = (
         symptoms=(Finding(Symptom.ELSEWHERE),),
     ),
 )
-"""Problems with which a run goes on, but not as intended."""
+"""Problems with which a run continues, but not as intended."""
 
 STALLS = (
     KnownFailure(

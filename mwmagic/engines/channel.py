@@ -43,7 +43,7 @@ LEASE_PINGS = 20
 """The number of pings per lease, at least: a lease begins with the last one that arrives."""
 
 PING_SECONDS = 0.5
-"""The longest time between two of them, by which a loss may be told later."""
+"""The longest time between two of them, by which a loss may be reported later."""
 
 HELD_UP_SECONDS = 1.0
 """How long an answer takes, at least, that is remembered: something holds it up."""
@@ -343,7 +343,7 @@ class Channel:
     def _hear(self, line: bytes) -> None:
         try:
             self._on_event(check(decode(line), EVENTS))
-        except Exception as error:  # noqa: BLE001 - an agent that is not listened to must not go on
+        except Exception as error:  # noqa: BLE001 - an agent that nobody hears must not continue
             traceback.print_exc()
             self.host.stderr.feed(f"\n{error}".encode(errors="replace"))
             self._link.events.mute()

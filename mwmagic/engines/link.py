@@ -96,7 +96,7 @@ class Link(Protocol):
         """Close the agent's standard input, which ends it."""
 
     def wake(self) -> None:
-        """Let the process that carries the link go on, in case it was stopped."""
+        """Let the process that carries the link continue, in case it was stopped."""
 
     def kill(self) -> None:
         """Break the link at once."""
@@ -157,7 +157,7 @@ class Pipes:
         self._commands.close()
 
     def wake(self) -> None:
-        """Let the process go on; this does nothing to one that runs."""
+        """Let the process continue; this does nothing to one that runs."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
 
@@ -260,7 +260,7 @@ async def within(seconds: float, awaited: Awaitable[T]) -> T:
     """Return the result of what is awaited; cancel it when the time is up.
 
     Until Python 3.12 `asyncio.wait_for` loses a cancellation that comes just as what it waits for
-    is done. A loop that should have been cancelled then goes on for ever.
+    is done. A loop that should have been cancelled then continues for ever.
     """
     task = asyncio.ensure_future(awaited)
     try:

@@ -1,7 +1,7 @@
 """What a program calls its parameters, what they were in a run, and what they shall be in the next.
 
-Nobody changes code for it: what people write is enough. The user's file stays as it is. What runs
-is its text with other literals in the same lines, or the same text with other arguments or
+Nobody changes code for it: what people write is enough. The user's file stays as it is. The run
+gets its text with other literals in the same lines, or the same text with other arguments or
 variables. So the recorded code, arguments and variables of a run say what its parameters were, and
 no other record of them is kept.
 """

@@ -46,7 +46,7 @@ class Profile:
 
 
 def parts_of(path: Path) -> dict[str, float]:
-    """Return for how many seconds the events of each part went on, each moment once."""
+    """Return how many seconds the events of each part lasted, each moment counted once."""
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in _SIGNS}
     for name, start, duration in events(path.read_bytes()):
         for part, signs in _SIGNS.items():

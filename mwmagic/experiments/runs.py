@@ -222,8 +222,8 @@ def _parameters(record: Record) -> dict[str, Any] | None:
     """Read the parameters from the recorded code, arguments and variables; None without the code.
 
     A variable that the launching process had, and that was not given, is known by its name alone:
-    the record keeps no values of those, so such a parameter is left out. Of live cells, the
-    parameters are the variables as their last `fit` began.
+    the record keeps no values of those, so such a parameter is left out. The parameters of live
+    cells are the variables at the start of their last `fit`.
     """
     if record.status.live:
         return given_at_fit(record.paths.metrics)

@@ -1,7 +1,7 @@
 """A scaling study: how fast a program trains with other numbers of workers.
 
-It is stored as a sweep is, and its trials differ in the number of workers. What each has measured
-is in the record of its run, so nothing is computed before it is shown.
+It is stored as a sweep is, and its trials differ in the number of workers. Their measurements are
+in the records of their runs, and nothing is computed before it is shown.
 """
 
 from __future__ import annotations

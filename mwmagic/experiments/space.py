@@ -80,7 +80,7 @@ def space_of(
 ) -> Space:
     """Return a program's parameters by their whole names, with values as the program has them.
 
-    What is given for a parameter is a text as it is typed, or several values, or a `Range`. Raises
+    The value of a parameter is a text as it is typed, or several values, or a `Range`. Raises
     BadArguments if there is no such parameter, or it cannot be set to one of the values.
     """
     space: Space = {}

@@ -54,7 +54,7 @@ _EARLY = (
 )
 """Prefixes of variables that the interpreter, Keras and C libraries read on import.
 
-What other Python code asks for, the warm process notes itself.
+The warm process notes by itself which others Python code asks for.
 """
 
 _EARLY_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ"})

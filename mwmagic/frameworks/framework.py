@@ -94,7 +94,7 @@ class Framework:
     device_variable: str | None = None
     """The variable for the number of virtual CPU devices."""
     virtual_devices: bool = True
-    """Whether a task's processor can be divided into several devices."""
+    """Whether a task's CPU can be divided into several devices."""
     early: tuple[str, ...] = ()
     """Prefixes of variables that may be read during the import."""
     late: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ class Framework:
         """Refuse a number of virtual devices that tasks cannot have."""
         if count > 1 and not self.virtual_devices:
             raise ClusterError(
-                f"{self.title} cannot divide a processor into {count} devices; leave out "
+                f"{self.title} cannot divide a CPU into {count} devices; leave out "
                 "--devices, or start more workers"
             )
 
@@ -260,10 +260,9 @@ class Xla(Framework):
 class Jax(Xla):
     """Its processes meet through the variables that ``keras.distribution.initialize`` reads.
 
-    The JAX_ variables repeat them for JAX without Keras. Of these,
-    ``jax.distributed.initialize`` reads only the coordinator's address
-    (``jax/_src/distributed.py``); a script without Keras passes it the other two
-    as ``num_processes`` and ``process_id``.
+    The JAX_ variables repeat them for JAX without Keras. ``jax.distributed.initialize`` reads only
+    the coordinator's address of these (``jax/_src/distributed.py``); a script without Keras passes
+    it the other two as ``num_processes`` and ``process_id``.
     """
 
     name = "jax"
@@ -338,7 +337,7 @@ class Torch(Framework):
 
 
 _KERAS_NOTE = """\
-# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy. Where mwmagic is installed,
+# Keras 3's Model.fit fails under MultiWorkerMirroredStrategy. If mwmagic is installed,
 # `import mwmagic.keras` at the top of the program repairs it; `export TF_USE_LEGACY_KERAS=1`
 # avoids it.
 """

@@ -132,7 +132,7 @@ class AttemptProgress:
         self._keep(point, lasted)
 
     def saved(self, point: TrainingPoint | None, lasted: float) -> None:
-        """Take an attempt that saved what it had done: the next one goes on from there."""
+        """Take an attempt that saved what it had done: the next one continues from there."""
         self.short = self.stuck = 0
         self._keep(point, lasted)
 

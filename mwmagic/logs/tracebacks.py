@@ -90,8 +90,8 @@ def frames(
 def innermost(found: Iterable[Frame], script: str) -> Frame | None:
     """Return the innermost frame in the user's own code, given the outermost first.
 
-    Where an operation was defined, which has no source, says nothing new if the function that
-    runs it did that.
+    The frame of an operation's definition has no source, and says nothing new if the function that
+    runs it also defined it.
     """
     own: Frame | None = None
     for frame in found:

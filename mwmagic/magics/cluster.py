@@ -38,8 +38,8 @@ __all__ = ["mw_cluster", "mw_kill", "mw_stop"]
 _PARSER = Parser(
     "%mw_cluster",
     "Declare a cluster: hold a port for each task, warm up, and show the addresses. Repeated, it "
-    "reuses the running cluster, updates it, or replaces it if it cannot be updated. What follows "
-    "-- goes to the engine's scheduler as it is.",
+    "reuses the running cluster, updates it, or replaces it if it cannot be updated. Arguments "
+    "after -- go to the engine's scheduler as they are.",
     rest="scheduler",
 )
 add_cluster_options(_PARSER, notebook=True)

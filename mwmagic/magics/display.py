@@ -253,7 +253,7 @@ def _is_urgent(
 ) -> bool:
     """Return whether a message asks for state, or is for one of our widgets.
 
-    What is for others' widgets may call any function of the user's.
+    A message for another widget may call any function of the user's.
     """
     if kind in _QUESTIONS:
         return True

@@ -295,7 +295,7 @@ def install(shell: InteractiveShell, session: Callable[[], Session]) -> Callable
 
 
 def _matched(shell: InteractiveShell, session: Callable[[], Session], text: str) -> list[str]:
-    """Complete a name in a live cell on IPython 7, which tells only the name.
+    """Complete a name in a live cell on IPython 7, which gives only the name.
 
     The cell is in the kernel's request.
     """

@@ -314,7 +314,7 @@ class _ExitNotices:
     def expect(self, run: Run) -> None:
         """Report a run unless it is waited for."""
         self._runs[str(run.directory)] = run
-        # What is registered last is called first: the run's cluster is not told to end yet.
+        # The last function registered is called first: the run's cluster does not end yet.
         self.forget()
         atexit.register(self._report)
 

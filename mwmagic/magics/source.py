@@ -50,7 +50,7 @@ def check_plain(body: str) -> None:
                 f"workers run the cell as plain Python; {_instead(text)}"
             ) from None
     except ValueError:
-        pass  # a null byte, which the workers' failure tells
+        pass  # a null byte, which the workers' failure reports
 
 
 def parted(body: str) -> tuple[str, str]:

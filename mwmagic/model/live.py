@@ -1,4 +1,4 @@
-"""Live cells: what tasks answer, and what is told of it."""
+"""Live cells: what tasks answer, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CELL_BYTES = 200_000
 
 
 class CellNews(str, Enum):
-    """What is told of a cell.
+    """What is reported of a cell.
 
     ``show``: a task displays a ``value``, by MIME type.
     ``ask``: a task waits for a line that its user types after a ``prompt``, which may be a

@@ -64,7 +64,7 @@ class Machine:
 
     processors: int
     memory: int = 0
-    """How many processors and bytes the agent may use."""
+    """How many CPUs and bytes the agent may use."""
     gpus: tuple[Gpu, ...] = ()
     why: str | None = None
     """Why there are no GPUs."""

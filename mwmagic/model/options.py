@@ -213,7 +213,7 @@ class ClusterOptions:
     )
     threads: int | None = _option(
         None,
-        "Threads that each task uses for operations; by default (auto) the machine's processors "
+        "Threads that each task uses for operations; by default (auto) the machine's CPUs  "
         "are divided among its tasks; 0 leaves the number to the framework.",
         Repeated.MUST_MATCH,
         words={"auto": None},

@@ -158,7 +158,8 @@ def metrics(raws: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def read_few(path: Path) -> list[dict[str, Any]]:
     """Return entries of a file of metrics: all of a short one, some of a long one's first task.
 
-    Those of a validation and of an epoch's end are among them. What cannot be read is left out.
+    Those of a validation and of an epoch's end are among them. Lines that cannot be read are left
+    out.
     """
     found: list[bytes] = []
     try:

@@ -319,7 +319,7 @@ class Record:
 
 
 def this_process() -> dict[str, Any]:
-    """Return what tells this process from any other of this machine."""
+    """Return what distinguishes this process from any other of this machine."""
     import psutil  # which few readers of a record need
 
     own = psutil.Process()

@@ -94,7 +94,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Aligned:
-    """A task has the state that all go on from."""
+    """A task has the state that all continue from."""
 
     task: str
     cell: int
@@ -171,7 +171,7 @@ RecoveryStep = Rejoin | Compare | Align | Recovered
 
 
 def _leader(standings: Mapping[str, Standing], preferred: Sequence[str]) -> str | None:
-    """Return the task whose state all can go on from; None if no task's is whole.
+    """Return the task whose state all can continue from; None if no task's is whole.
 
     It is the one with the most whole updates, since each of them holds the part of every task.
     """

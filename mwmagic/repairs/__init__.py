@@ -2,9 +2,9 @@
 
 Each module here holds the repairs for one part of Keras, one small function per defect,
 written like a patch to send upstream: what it replaces, why, where the defect is reported,
-and by what signs the installed Keras is known to have it. What is known to be sound is left alone,
-and what is neither is refused under several replicas: a part of Keras where a program uses it,
-and all of Keras if every training does.
+and by what signs the installed Keras is known to have it. A function that is known to be sound is
+left alone, and one that is neither is refused under several replicas: if only some programs use it,
+in those; otherwise in every training.
 
 `repairs` lists them, `repair` says what one is, by what signs its defect is known and when a
 program comes to need it, and `parts` finds what they need of Keras by what it is. `fit` (with

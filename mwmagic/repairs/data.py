@@ -148,7 +148,7 @@ def _distribute(epochs: Any, dataset: Any) -> None:
 
 
 def _leave_on_host(dataset: Any, strategy: Any) -> None:
-    """Let a worker whose only device is its processor read the data where it is.
+    """Let a worker whose only device is its CPU read the data where it is.
 
     For every epoch TensorFlow would make and trace a second pipeline that brings the data to the
     device, where it already is. That takes longer than a step.

@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
 """What `fit`, `evaluate` and `predict` need to run at all under a multi-worker strategy.
 
-What was created outside `strategy.scope()` is brought in, refused, or warned about, and a variable
+Objects created outside `strategy.scope()` are brought in, refused, or warned about, and a variable
 of the strategy can be read as a number, as in `float(optimizer.learning_rate)`.
 """
 

@@ -1,7 +1,8 @@
 # ruff: noqa: ANN401, SLF001 - Keras has no annotations, and its defects are in its private parts
 """Gradients are summed over the replicas first, then clipped, accumulated and applied.
 
-What such a step builds in a worker with several devices is created at once, not in its graph.
+Variables that such a step builds in a worker with several devices are created at once, not in its
+graph.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _check_added_gradients() -> None:
 def _build_layers_outside_the_graph() -> None:
     """Create a layer's variables outside the graph of the step that calls it first.
 
-    Where the graph creates them, it copies the initial values from a worker's first device to its
+    If the graph creates them, it copies the initial values from a worker's first device to its
     others. TensorFlow then has to put the graph into a `tf.cond`, in which the keys of collectives
     are placeholders that nothing feeds.
     """

@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401 - Keras has no annotations
 """A loss over the whole batch, however it is divided among the replicas.
 
-What layers add to it stays each replica's own, and sums over samples stay whole.
+The losses that layers add stay each replica's own, and sums over samples stay whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the repairs need of Keras, found by what it is, because releases of Keras move their files.
 
-What is public is imported by its public name. A class that is not is found as the base that gives
-a public class one of its functions, and everything else in the module of something public.
+Public things are imported by their public names. A class that is not is found as the base that
+gives a public class one of its functions, and everything else in the module of something public.
 """
 
 from __future__ import annotations

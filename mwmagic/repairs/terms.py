@@ -135,7 +135,7 @@ def _has_own_term(step: Step, target: Any, sources: Any) -> bool:
 
 
 def _parts(op: Any) -> Collection[Any]:
-    """Return what a tensor's gradient goes on to, unless the gradient is divided there."""
+    """Return where a tensor's gradient flows next, unless the gradient is divided there."""
     if op.type in CUTS | CALLS or _divides(op):
         return ()
     return [t for t in op.inputs if t.dtype.is_floating or t.dtype == tf.resource]

@@ -51,7 +51,7 @@ def adopt_orphans() -> None:
 
 
 def _survive_stops() -> None:
-    """Go on when the owner dies: a process that is stopped by then could not end its cluster."""
+    """Continue when the owner dies: a process that is stopped by then could not end its cluster."""
     prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["Fetches", "destination"]
 
 STEP_BYTES = 2 * PIECES * CHUNK_BYTES
-"""After how many bytes the progress is told."""
+"""After how many bytes the progress is reported."""
 
 REMEMBERED_COUNT = 16
-"""How many fetches are told of whose clients have not said that they know of the end."""
+"""How many fetches are reported whose clients have not said that they know of the end."""
 
 
 class Fetches:
@@ -105,7 +105,7 @@ class Fetches:
             await self._file(key, Copy(channel, str(here), there), size)
 
     async def _file(self, key: str, copy: Copy, size: int) -> None:
-        """Fetch a file; each `STEP_BYTES` are told."""
+        """Fetch a file; each `STEP_BYTES` are reported."""
         before = self._known[key].done
         while copy.size < size:
             await copy.fill(min(copy.size + STEP_BYTES, size))

@@ -81,7 +81,7 @@ class Disk:
     async def bring(self, paths: Iterable[Path]) -> None:
         """Bring files below the cluster's directory, and directories with all their files.
 
-        What is unchanged since it was last brought stays.
+        A file that has not changed since it was last brought stays.
         """
         for path in _files(paths) if not self.shared else ():
             try:
@@ -223,8 +223,8 @@ class Copy:
 class LogCopy(Copy):
     """A copy of a log, which lacks nothing although a disk is full, here or there.
 
-    What the disk here cannot take is in a file in memory, at the same offsets, as an agent has it
-    of a log that it cannot write.
+    Output that the disk here cannot take is in a file in memory, at the same offsets, as an agent
+    keeps a log that it cannot write.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "StartCommand", "WarmProcess"]
 
 IMPORT_SECONDS = 1.0
-"""How often it is told that starts wait for an import, of which nothing else tells."""
+"""How often it is reported that starts wait for an import, which nothing else shows."""
 
 REPLACE_SECONDS = 10.0
 """How long after a launch that it was not for another one is begun, if its run is not over before.

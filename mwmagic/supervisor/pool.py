@@ -47,7 +47,7 @@ GPU_LOOK_SECONDS = 2.0
 """How long a cluster's start waits to learn a machine's GPUs, if no number was requested."""
 
 TOLD_LIMIT = 4
-"""How many of the machines that could not be reached are told with their errors."""
+"""How many of the machines that could not be reached are named with their errors."""
 
 REGAIN_SECONDS = 1.0
 """Pause before machines that were lost are tried again, if there are no others; then doubled."""

@@ -233,7 +233,7 @@ def shares(
     gpus: int | None,
     threads: int | None,
 ) -> dict[str, dict[str, str]]:
-    """Share a machine's GPUs and processors out."""
+    """Share a machine's GPUs and CPUs out."""
     split = [{} for _ in tasks] if _VISIBLE in given else _gpus(tasks, machine, env, gpus)
     common = _threads(tasks, machine, env, threads)
     return {str(task): {**common, **part} for task, part in zip(tasks, split, strict=True)}
@@ -298,7 +298,7 @@ async def _listens(node: Node, port: int, word: str) -> bool:
     """Have a machine listen at a port; return whether it does."""
     try:
         await node.channel.request("listen", port=port, word=word)
-    except SupervisorError:  # it is lost, which is told elsewhere
+    except SupervisorError:  # it is lost, which is reported elsewhere
         return False
     return True
 
@@ -319,7 +319,7 @@ async def _found(
 def _read(
     node: Node, others: Mapping[Node, str], results: Sequence[Mapping[str, Any] | None]
 ) -> Iterable[Obstacle]:
-    """Yield what an agent's answer tells."""
+    """Yield what an agent's answer says."""
     for (other, address), result in zip(others.items(), results, strict=True):
         if result is not None:
             yield Obstacle(
@@ -339,7 +339,7 @@ async def find_versions(node: Node, framework: Framework, env: Mapping[str, str]
     ask = node.channel.request("find", names=names, env=dict(env), seconds=VERSIONS_SECONDS)
     try:
         answer = await ask
-    except SupervisorError:  # nothing is known, and the warm process tells what is wrong
+    except SupervisorError:  # nothing is known, and the warm process reports what is wrong
         return
     node.versions = answer["versions"]
 

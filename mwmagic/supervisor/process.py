@@ -427,7 +427,7 @@ class TaskOutput:
     def _fed_after(self, data: str) -> tuple[int, list[Update]]:
         """Take output, in which an agent escaped the bytes that are not UTF-8.
 
-        What a cell did not print is forgotten once the cell's own begins.
+        Output that is no cell's is forgotten once a cell's own begins.
         """
         if self._older is None:
             return self._fed(data)

@@ -205,7 +205,7 @@ class Processes:
     def _end_once_written(self, process: TaskProcess, grace: float, until: float) -> None:
         """End a process once it has written where it is, if it was asked for that.
 
-        Of two signals that wait for a process, the kernel prepares the handler of the first and
+        If two signals wait for a process, the kernel prepares the handler of the first and
         then, before the handler's first instruction, ends the process by the second.
         """
         dump = process.dump
@@ -242,7 +242,7 @@ class Processes:
     def send(self, processes: Sequence[TaskProcess], packet: str, cell: int = 0) -> None:
         """Send processes a packet on their lines; to those of a machine together.
 
-        Where something of a ``cell`` waits for it, a process that does not accept it names that.
+        If part of a ``cell`` waits for it, a process that does not accept it names that cell.
         """
         keys: dict[Channel, list[str]] = {}
         for process in processes:

@@ -347,7 +347,7 @@ class Measurements:
     def _record(self, process: TaskProcess, source: str, entry: dict[str, Any]) -> None:
         entry = {"source": source, "attempt": process.attempt, **entry}
         self._directory.metric(task=str(process.task), **entry)
-        # Of what Keras reports the best is that of an epoch, not of one step.
+        # If Keras reports it, the best value is that of an epoch, not of one step.
         if (
             entry["kind"] not in (HISTORY, GIVEN)
             and (source, entry["kind"], entry["final"]) != _STEP

@@ -111,7 +111,7 @@ class Client:
 
 
 class _Protocol(asyncio.Protocol):
-    """One client's connection, as the event loop tells of it."""
+    """One client's connection, as the event loop reports it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -52,10 +52,10 @@ UNSAVED_SECONDS = 0.1
 """How long cells that follow each other at once may stay unsaved."""
 
 WAITING_CORES = 0.1
-"""The processor time per second below which a task only waits; TensorFlow's threads poll."""
+"""The CPU time per second below which a task only waits; TensorFlow's threads poll."""
 
 STOPPED_LOOKS = 2
-"""How often in a row a task is seen stopped, a second apart, before that is told."""
+"""How often in a row a task is seen stopped, a second apart, before that is reported."""
 
 DEBUGGER_LOOK_SECONDS = 1.0
 """The pause before it is found out which tasks wait for one in the debugger."""
@@ -91,7 +91,7 @@ _RECOVERED = ("rejoined", "compared", "aligned")
 
 
 def _fields(action: c.Waits | c.Freed | c.Recovered) -> dict[str, Any]:
-    """Return what is told of an action to the cell's client."""
+    """Return what is reported of an action to the cell's client."""
     return {name: value for name, value in vars(action).items() if name != "cell"}
 
 
@@ -138,7 +138,7 @@ class _Cell:
 
 
 class Programs(Protocol):
-    """What is told of programs whose processes stay."""
+    """What is reported of programs whose processes stay."""
 
     def program_over(self, process: TaskProcess, said: Message) -> None:
         """Take how a task's program ended."""
@@ -349,7 +349,7 @@ class LiveSession:
             return
         self._prompted.add(task)
         if cell is None:
-            process.asks = question  # the status tells it
+            process.asks = question  # the status shows it
             return
         self._note(task, asks=True)
         cell.report(CellNews.ASK, {"task": task, **question.as_json()})
@@ -379,7 +379,7 @@ class LiveSession:
             self._process(task).raised = last
 
     def used(self, process: TaskProcess, time: float) -> None:
-        """Note the processor time that a task has used."""
+        """Note the CPU time that a task has used."""
         task, cpu = str(process.task), float(process.usage["cpu"])
         before, then = self._used.get(task, (cpu, time))
         self._used[task] = (cpu, time)

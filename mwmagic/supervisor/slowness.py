@@ -1,4 +1,4 @@
-"""Collects what tells why a run's steps are slow, and whether its memory will last."""
+"""Collects the signs of why a run's steps are slow, and whether its memory will last."""
 
 from __future__ import annotations
 

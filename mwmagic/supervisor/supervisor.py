@@ -232,7 +232,7 @@ class Supervisor:
             self._begin_end()
 
     def _part(self) -> None:
-        """Go on without an owner: stop the run, unless it is detached, and keep the machines."""
+        """Continue without an owner: stop the run, unless it is detached, and keep the machines."""
         self._left = True
         if self.run is not None and not self.run.over and not self.options.detach:
             self.run.stop(None, None)

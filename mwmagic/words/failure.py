@@ -398,7 +398,7 @@ def stalled(stall: Stall) -> str:
 
 
 NAMED_LIMIT = 6
-"""How many names are told."""
+"""How many names are listed."""
 
 
 def names_words(names: Iterable[str]) -> str:

@@ -46,7 +46,7 @@ _TONES = ("bad", "wait", "run", "absent", "off", "good")
 """The tones of tasks: a host has the first that one of its tasks has."""
 
 FINAL_SECONDS = 120.0
-"""The time left from which on seconds are told; before that they only make a page change."""
+"""The time left from which on seconds are shown; before that they only make a page change."""
 
 
 def host_tone(host: HostStatus, tasks: Mapping[str, TaskStatus]) -> str:
@@ -168,7 +168,7 @@ def fetch_words(fetch: Fetch) -> str:
 
 
 GROUPS_LIMIT = 3
-"""How many groups of pairs are told."""
+"""How many groups of pairs are named."""
 
 _REASONS = {
     machine.UNRESOLVED: "{source} does not know the name {name} ({error})",
@@ -213,7 +213,7 @@ def _groups(obstacles: Sequence[Obstacle]) -> Iterable[list[Obstacle]]:
 
 
 def _keys(one: Obstacle) -> tuple[tuple[str, ...], ...]:
-    """Return the groups that a pair may be told in."""
+    """Return the groups that a pair may be named in."""
     return ("to", one.target, one.why, str(one.loops)), (
         "from",
         one.source,

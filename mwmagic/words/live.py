@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 RESET = "`%mw_reset` gives fresh interpreters; all variables are lost"
-"""The next step where tasks cannot go on."""
+"""The next step where tasks cannot continue."""
 
 
 def ranks_words(tasks: Iterable[str]) -> str:
@@ -118,7 +118,7 @@ def waits_words(said: Mapping[str, Any]) -> str:
 
 
 def stopped_words(said: Mapping[str, Any]) -> str:
-    """Say that a task is stopped by a signal, and how it goes on."""
+    """Say that a task is stopped by a signal, and how it continues."""
     where = f" on {said['away']}" if said["away"] else ""
     return (
         f"{said['task']} is stopped by a signal (SIGSTOP); `kill -CONT {said['pid']}`{where} "

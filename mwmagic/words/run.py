@@ -140,7 +140,7 @@ _DIVERGED = (
 
 
 def _diverged(run: RunStatus) -> list[str]:
-    """Say which loss is not a number any more, which no exception tells."""
+    """Say which loss is not a number any more, which no exception reports."""
     lost = [
         (metric, name, value)
         for name, task in run.tasks.items()

@@ -1,6 +1,6 @@
 """Runs the user's file as ``python main.py`` would, in a process of a gang.
 
-What it needs to know beyond the command is in the environment, in the variables of
+Everything that it needs to know beyond the command is in the environment, in the variables of
 `mwmagic.model.variables`. A worker starts as fast as it imports little: here and in what this
 imports, Python's own modules are imported where they are needed.
 
@@ -160,7 +160,7 @@ def _keep(error: BaseException | None, script: str) -> int:
     from .exit import flush, send_reports
     from .live import cells
 
-    # Not in the file, which tells at the process's end what that came from.
+    # Not in the file, which says at the process's end what that came from.
     report = _report(error, script, None) if error is not None and _failed(error) else None
     code = 0 if error is None else _ended(error)
     flush()
@@ -187,7 +187,7 @@ def _run(script: str) -> BaseException | None:
     try:
         code = compile(_code_of(script), script, "exec", dont_inherit=True)
         exec(code, vars(_main_module(script)))  # noqa: S102 - running it is the point
-    except BaseException as error:  # noqa: BLE001 - reported, printed, and told by the exit code
+    except BaseException as error:  # noqa: BLE001 - reported, printed, and shown by the exit code
         _flush_standard()
         if isinstance(error, SyntaxError) and error.filename == script and error.text is not None:
             # The compiler took it from the file, which may be another by now.

@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401 - frameworks have no annotations
 """Reports numbers from any code, beside what it prints, and profiles this process if it is asked.
 
-Of values that come too fast, the newest are sent. A file beside the log asks for a profile, which
+If values come too fast, the newest are sent. A file beside the log asks for a profile, which
 is looked for whenever something is reported: nothing waits in a process that is not asked. The
 framework's profiler runs on a thread of its own, and training continues.
 """
@@ -357,7 +357,7 @@ def _profiled(asked: dict[str, Any]) -> dict[str, Any]:
             took = time.monotonic() - began
         finally:
             stop()
-    except Exception as error:  # noqa: BLE001 - of any framework; the program goes on
+    except Exception as error:  # noqa: BLE001 - of any framework; the program continues
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     return {"took": took}
 

@@ -91,7 +91,7 @@ def configure_heartbeat(seconds: float, context: ModuleType) -> None:
 def outlast_sleep() -> None:
     """Have strategies that are made from now on not give each other up while a machine sleeps.
 
-    Of a session mwmagic itself notices a process that ends or is stopped, and a machine that does
+    In a session, mwmagic itself notices a process that ends or is stopped, and a machine that does
     not answer.
     """
     global _least_seconds  # noqa: PLW0603

@@ -7,9 +7,9 @@ in another thread stay as they are.
 
 Keras gives its callbacks the mean over the epoch so far. Two such means and their sample
 counts yield the mean of the steps between them: for two readings in a row, the value of
-one step. Metrics that are not means, such as precision, stay as Keras gives them. Where workers
-share a batch, Keras gives the mean over all of them, but each worker holds the count of its own
-samples. A repaired step returns the sums and the counts of all workers.
+one step. Metrics that are not means, such as precision, stay as Keras gives them. If workers share
+a batch, Keras gives the mean over all of them, but each worker holds the count of its own samples.
+A repaired step returns the sums and the counts of all workers.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ def _is_remote(logs: Any) -> bool:
 
 
 def _has_come(remote: Any) -> bool:
-    """Return whether a remote value can be read without waiting, if TensorFlow tells."""
+    """Return whether a remote value can be read without waiting, if TensorFlow says so."""
     event = getattr(remote, "_status_available_event", None)
     return event is not None and bool(event.is_set())
 

@@ -80,11 +80,11 @@ def lines(page, task=None):
 
 
 class Server:
-    """A Jupyter server that keeps all that it writes below one folder."""
+    """A Jupyter server, which writes below one folder, or its notebooks into another."""
 
-    def __init__(self, folder):
-        self.root = folder / "root"
-        self.root.mkdir()
+    def __init__(self, folder, root=None):
+        self.root = root or folder / "root"
+        self.root.mkdir(exist_ok=root is not None)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         own = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "HOME": "home"}

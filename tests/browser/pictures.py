@@ -81,7 +81,7 @@ def board(notebook):
 
 
 def view(notebook):
-    """Return the last table, comparison or sweep."""
+    """Return the last table or comparison."""
     return notebook.page.locator(".mwmagic-view > .mw, section.mw").last
 
 
@@ -101,13 +101,19 @@ def stacks(notebook):
     notebook.see(notebook.board.get_by_text("load_batch").first)
 
 
+def sweep(notebook):
+    """Return the view of the sweep: another, of a trial that nobody chose, is hidden in it."""
+    region = notebook.page.get_by_role("region", name="Trials")
+    return notebook.page.locator("section.mw", has=region).first
+
+
 def shown(notebook):
     notebook.see(view(notebook))
 
 
 def swept(notebook):
-    shown(notebook)
-    notebook.see(notebook.page.locator("strong", has_text="4 trials: 4 finished").first)
+    title = sweep(notebook).locator("strong", has_text="4 trials: 4 finished")
+    notebook.see(title.first, timeout=240_000)
 
 
 def slow(notebook):
@@ -141,7 +147,7 @@ PICTURES = {
     "sixteen": ([cells.declare(16), cells.MANY], until("failed"), board),
     "table": ([cells.declare(), RUNS, *CHANGED, "%mw_runs"], shown, view),
     "comparison": ([cells.declare(), RUNS, *CHANGED, "%mw_compare 1 2 3"], shown, view),
-    "sweep": ([cells.declare(), RUNS, SWEEP], swept, view),
+    "sweep": ([cells.declare(), RUNS, SWEEP], swept, sweep),
     "live": ([cells.declare(), LIVE], failed, cell),
     "slow": ([cells.declare(), "%%mw_worker\n" + SLOWED], slow, board),
     "hosts": ([HOSTS, cells.MANY], both, board),

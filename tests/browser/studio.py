@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,14 +23,29 @@ SHOWN = "() => !document.querySelector('#jp-left-stack')?.checkVisibility()"
 
 
 @contextmanager
+def work():
+    """Yield a folder whose path, which tracebacks show, reads as a user's; it must not exist."""
+    root = Path.home() / "work"
+    root.mkdir()
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+@contextmanager
 def studio(size, sharpness=1.0):
     """Yield what opens a notebook of a name in a page of this size.
 
     One page has so many pixels for each of its own.
     """
-    with tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder, sync_playwright() as run:
+    with (
+        tempfile.TemporaryDirectory(prefix="mw-", dir="/tmp") as folder,
+        work() as root,
+        sync_playwright() as run,
+    ):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-        server = Server(Path(folder))
+        server = Server(Path(folder), root)
         # Keras writes its settings there when it is first imported; a cluster remarks on that.
         subprocess.run([sys.executable, "-c", "import keras"], env=server.env, check=True)
         context = run.chromium.launch_persistent_context(

@@ -163,7 +163,7 @@ def test_a_detached_sweep_outlives_its_terminal_until_it_is_killed(folder):
     code, text = sweep(folder, "--detach", "main.py", "units=2,3")
     assert code == 0, text
     [found] = sweeps(folder)
-    pid = int(text.partition("it goes on as process ")[2].partition(",")[0])
+    pid = int(text.partition("it continues as process ")[2].partition(",")[0])
     assert f"0001/messages.txt; `kill {pid}` stops it" in text
     eventually(lambda: any(one.metrics() for one in runs(folder)))
     assert os.getsid(pid) == pid

@@ -41,7 +41,7 @@ DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
         ({"coordinator": True, "ps": 1, "framework": "jax"}, "jax has no coordinator"),
         ({"evaluator": True, "framework": "jax"}, "workers only; remove evaluator:0 or use"),
         ({"ps": 1, "chief": True, "framework": "torch"}, "workers only; remove ps:0 or use"),
-        ({"devices": 2, "framework": "torch"}, "PyTorch cannot divide a processor into 2 devices"),
+        ({"devices": 2, "framework": "torch"}, "PyTorch cannot divide a CPU into 2 devices"),
         ({"on_stall": "panic"}, "on_stall must be one of report, restart, not 'panic'"),
     ],
 )

@@ -18,7 +18,9 @@ from mwmagic.errors import MwmagicError, NotInstalled
 from mwmagic.repairs import repair
 from mwmagic.repairs.repair import FIRST_COVERED
 
-PAGE = Path(__file__).parents[2] / "docs" / "use" / "keras.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "use" / "keras.md"
+REPAIRS = DOCS / "internals" / "repairs.md"
 
 
 def run(code, **env):
@@ -217,7 +219,7 @@ def test_links_into_the_source_lead_to_functions(imported_first):
 @pytest.mark.tensorflow
 def test_the_documentation_lists_the_repairs(imported_first):
     """MWMAGIC_WRITE_DOCS=1 writes them again."""
-    text = PAGE.read_text()
+    text = REPAIRS.read_text()
     start, end = "<!-- repairs -->\n", "<!-- end of repairs -->"
     before, _, rest = text.partition(start)
     found, _, after = rest.partition(end)
@@ -225,7 +227,7 @@ def test_the_documentation_lists_the_repairs(imported_first):
     for feature, what, link, url in imported_first["table"]:
         made += f"| {feature} | {what.rstrip('.')} | [{link}]({url}) |\n"
     if os.environ.get("MWMAGIC_WRITE_DOCS"):
-        PAGE.write_text(before + start + made + end + after)
+        REPAIRS.write_text(before + start + made + end + after)
     else:
         assert found == made
 

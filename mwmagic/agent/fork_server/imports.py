@@ -187,7 +187,7 @@ def uncollected() -> Iterator[None]:
 def unwritten(smaps: bytes) -> list[tuple[int, int]]:
     """Return where a process has files as they are, and may not write, as ``/proc`` lists it.
 
-    What the loader wrote, before it took that right away, is the process's own.
+    Pages that the loader wrote, before it took that right away, are the process's own.
     """
     found: list[tuple[int, int]] = []
     bounds, read_only, own_kilobytes = b"", False, 0

@@ -160,7 +160,7 @@ class LineMerger:
 class DeferredInterrupt:
     """Keeps SIGINT's handler from being called in a block, but for its `gap`s.
 
-    Where the signal came in the meantime, the handler is called in the next gap, or after the
+    If the signal came in the meantime, the handler is called in the next gap, or after the
     block. In other threads than the main one, where Python calls no handlers, it does nothing.
     """
 

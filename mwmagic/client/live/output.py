@@ -44,7 +44,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 """The MIME type of a widget, which says only where in its kernel the widget's model is."""
 
 NOTICE_SECONDS = 0.25
-"""How long an exception waits for the same of other tasks before it is told."""
+"""How long an exception waits for the same of other tasks before it is shown."""
 
 CONSEQUENCES: dict[CellNews | None, Callable[[Mapping[str, Any]], str]] = {
     CellNews.WAITS: waits_words,
@@ -52,7 +52,7 @@ CONSEQUENCES: dict[CellNews | None, Callable[[Mapping[str, Any]], str]] = {
     CellNews.FREED: freed_words,
     CellNews.RECOVERED: recovered_words,
 }
-"""What is told of the others after an exception, and so after that."""
+"""What is reported of the others after an exception, and so after that."""
 
 BURST_CHARACTERS = 200_000
 """How much is shown at once; JupyterLab takes a million characters in a second."""
@@ -122,7 +122,7 @@ class InputPrompts:
 
 
 class _PromptOrder:
-    """Chooses the task to answer: the one in the debugger until it goes on, then the next."""
+    """Chooses the task to answer: the one in the debugger until it continues, then the next."""
 
     def __init__(self) -> None:
         self._last: str | None = None
@@ -159,7 +159,7 @@ class Sink:
 
 
 class Notices:
-    """The exceptions that are told while other tasks still run; those of the end are not."""
+    """The exceptions that are shown while other tasks still run; those of the end are not."""
 
     def __init__(self) -> None:
         self._waiting: dict[Raised, tuple[float, list[str]]] = {}
@@ -170,7 +170,7 @@ class Notices:
             self._waiting.setdefault(answer.raised, (now, []))[1].append(answer.task)
 
     def due(self, now: float | None) -> list[tuple[Raised, list[str]]]:
-        """Return what is told now, with the tasks that raised it; without a time, all."""
+        """Return what is to be shown now, with the tasks that raised it; without a time, all."""
         due = [
             (raised, tasks)
             for raised, (since, tasks) in self._waiting.items()

@@ -188,7 +188,7 @@ def _conditional(cell: CellRecord, text: str, every: frozenset[str]) -> str:
 
 
 def _indented(text: str) -> str:
-    """Indent code, but for the lines that a string goes on in."""
+    """Indent code, but for the lines in which a string continues."""
     lines = text.splitlines(keepends=True)
     inside = _inside(text)
     return "".join(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["EXCHANGE", "pull", "push"]
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
-"""Where files are memory: a value of 100 MB takes 0.1 s there and back."""
+"""A folder whose files are in memory: a value of 100 MB takes 0.1 s there and back."""
 
 EXCHANGE = "mwmagic.worker.live.parcel"
 """The module that cells use which move values; it is in the code of no others."""

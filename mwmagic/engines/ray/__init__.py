@@ -209,7 +209,7 @@ class RayEngine:
 
 
 def _resources(options: ClusterOptions) -> dict[str, float]:
-    """Return what each task needs: a processor, and what the options say."""
+    """Return what each task needs: a CPU, and what the options say."""
     found: dict[str, float] = {"CPU": options.threads or 1, "GPU": options.gpus or 0}
     for word in options.scheduler:
         name, _, number = word.partition("=")

@@ -55,7 +55,7 @@ END_SECONDS = 8.0
 """How long an agent may take to end before its actor is killed."""
 
 UNDO_SECONDS = 3.0
-"""How long Ray may take to be told that the nodes are not needed any more."""
+"""How long it may take to give Ray's nodes back."""
 
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -130,7 +130,7 @@ def words(error: BaseException) -> str:
 class Reservation:
     """Nodes of a placement group, with an actor on each.
 
-    `nodes` is what the engine is told of each one's; it and `holders`, the actors, are empty until
+    `nodes` is what the engine knows of each one's; it and `holders`, the actors, are empty until
     Ray has granted them.
     """
 
@@ -297,7 +297,7 @@ class Driver:
                 self.grant = Reservation(request)
                 await self.grant.get(self.send)
             self.offer()
-        except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises, the engine reports
             self.send("failed", error=words(error))
 
     def prepare(self, request: dict[str, Any] | None) -> None:
@@ -439,7 +439,7 @@ def main() -> None:
     try:
         driver.connect()
         asyncio.run(driver.run())
-    except BaseException as error:  # noqa: BLE001 - whatever Ray raises, the engine tells
+    except BaseException as error:  # noqa: BLE001 - whatever Ray raises, the engine reports
         driver.send("failed", error=words(error))
     driver.give_back()
 

@@ -39,7 +39,7 @@ _STEP = (
     *("--nodes=1", "--ntasks=1", "--overlap", "--quiet", "--kill-on-bad-exit=0"),
     *("--mpi=none", "--cpu-bind=none", "--export=ALL"),
 )
-"""A step of one process that has all of the job's processors and memory on its node."""
+"""A step of one process that has all of the job's CPUs and memory on its node."""
 
 _NOISE = ("lacks support for cpu binding",)
 """What srun warns of although no binding was asked for: it is never why a step ends."""
@@ -469,7 +469,7 @@ class SlurmEngine:
         return said or self._job.step_words(host.stderr.last)
 
     async def release(self) -> None:
-        """Give back the allocation; a job around this process goes on."""
+        """Give back the allocation; a job around this process continues."""
         self._job = None
         self._hosts = []
         if self._salloc is not None:

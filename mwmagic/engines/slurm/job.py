@@ -67,12 +67,12 @@ class Queries:
 
 
 EXPLAIN_SECONDS = 0.3
-"""How long a job may take to end before its cause of death is told without its last word."""
+"""How long a job may take to end before its cause of death is reported without its last word."""
 
 EXPLAIN_PAUSE_SECONDS = 0.03
 
 SHORT_SECONDS = 120
-"""The time left below which it is told in seconds."""
+"""The time left below which it is shown in seconds."""
 
 FORESEEN = timedelta(days=100)
 """Slurm takes a job without a time limit to last a year: a start later than this is unknown."""
@@ -81,7 +81,7 @@ _COMPLETING = "COMPLETING"
 """The state of a job whose processes are ending, which hides why it ends."""
 
 _ENDINGS = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL", "OutOfMemory": "OUT_OF_MEMORY"}
-"""The states that will follow, by the reason that is told meanwhile."""
+"""The states that will follow, by the reason that is shown meanwhile."""
 
 _CANCELLED = re.compile(r"\bCANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
 _CAUSES = {

@@ -2,8 +2,8 @@
 """Frees this task from a collective, and has it join the others' collectives again.
 
 TensorFlow can end all collectives of a process, for good; `enable_collective_ops` makes them work
-again if all tasks call it, and if they then number their collectives alike. Where a private name of
-TensorFlow's is gone nothing is freed.
+again if all tasks call it, and if they then number their collectives alike. If a private name of
+TensorFlow's is gone, nothing is freed.
 """
 
 from __future__ import annotations

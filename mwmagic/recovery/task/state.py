@@ -1,9 +1,9 @@
 # ruff: noqa: ANN401 - TensorFlow has no annotations
 """The state of this task's training: asked for, compared with that of others, and given back.
 
-How far it has come is what the counters say (`standing`). What it holds are the variables of its
-strategies: `compare` digests them after it has undone what a step did that updated no weights, and
-`align` gives all tasks the values of one, or the mean of all.
+The counters say how far it has come (`standing`). It consists of the variables of its strategies:
+`compare` digests them after it has undone what a step did that updated no weights, and `align`
+gives all tasks the values of one, or the mean of all.
 """
 
 from __future__ import annotations

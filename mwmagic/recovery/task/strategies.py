@@ -4,7 +4,7 @@
 Their variables and collective keys are noted as they are made. The variables' numbers are the same
 on every task that runs the same code, so that a variable can be found on all of them.
 
-A strategy replaces all collectives of its process. A task that goes on at once may ask for those
+A strategy replaces all collectives of its process. A task that continues at once may ask for those
 that another task is about to replace, which then forgets it: both wait forever, or a step gets
 another's tensors. And each strategy numbers its collectives like the one before it, so that two
 cannot be used in turn.
@@ -110,7 +110,7 @@ def tracked_keys() -> list[Any]:
 
 
 def renumber(start: int) -> None:
-    """Go on with a number, so that all tasks go on alike after one of them stopped between two."""
+    """Continue with a number, so that all count alike after a task stopped between two."""
     if _TRACKED:
         _TRACKED[0].numbers = count(start)
 

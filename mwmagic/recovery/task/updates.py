@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401, SLF001 - TensorFlow has no annotations; Keras's variables are private
 """Makes each update of the weights whole, and counts it, in sessions that outlive an error.
 
-Where one task stops, the others are freed from the collective in which they wait for it. The
+If one task stops, the others are freed from the collective in which they wait for it. The
 executor of a graph then drops all operations that have not begun. So here
 
 - a collective begins when all state that was assigned before has its new value, and
@@ -147,7 +147,7 @@ def is_local(variable: Any) -> bool:
 
 
 SHARED = "_mwmagic_shared"
-"""The attribute of an optimizer's variable, which tells nothing else from a task's own."""
+"""The attribute of an optimizer's variable, which nothing else distinguishes from a task's own."""
 
 
 def know_optimizers(module: Any) -> None:

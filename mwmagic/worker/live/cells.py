@@ -1,13 +1,13 @@
 """Runs cells in the worker's ``__main__``, one after the other, as its supervisor sends them.
 
-Each packet on the worker's line is a JSON object. What comes in has ``do``: ``cell`` with its
+Each packet on the worker's line is a JSON object. An incoming one has ``do``: ``cell`` with its
 number, its ``name`` and ``source``; ``interrupt`` with a cell's number; ``reply`` to a question;
 ``abort`` and ``meet``, which free the cell from a collective, and let it make a strategy;
 ``rejoin``, ``compare`` and ``align`` after some task's error, as `mwmagic.cells` says; and
 ``look`` at what a ``text`` of names means. A look is answered between cells, on the thread that
 runs them: what it asks of an object must neither meet a cell's code in the middle, nor keep this
 process from hearing an interrupt.
-What goes out has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question, and
+An outgoing one has ``live``: ``ready``; ``ask`` with the cell and the prompt of a question, and
 whether a debugger asks; ``show`` with what is displayed; ``arrived`` where a cell waits to make a
 strategy; ``bound`` if it cannot be freed; ``rejoined``, ``compared``, ``aligned`` or ``unable``;
 ``answer`` with the number of the cell and either what its last expression is worth, or what it
@@ -221,7 +221,7 @@ class _Loop:
         self._orders.put(None)
 
     def _looked(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return what names mean, or how the last of them goes on."""
+        """Return what names mean, or how the last of them continues."""
         look = completions if order["wanted"] == "names" else described
         found = None
         with suppress(Exception):  # the user's objects may raise anything
@@ -382,7 +382,7 @@ class _Loop:
         began = time.monotonic()
         try:
             answer = self._answer(order)
-        except BaseException as error:  # noqa: BLE001 - a second interrupt, while the first is told
+        except BaseException as error:  # noqa: BLE001 - a second interrupt, while one is reported
             self._end()
             answer = self._failed(error, order)
         return {**answer, "seconds": time.monotonic() - began}

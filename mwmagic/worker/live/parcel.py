@@ -1,8 +1,8 @@
 """Values in a file, between a notebook and a worker: arrays as they are in memory, never pickles.
 
 The file has the length of a header, the header as JSON, and the arrays' bytes one after the other,
-each at a multiple of `ALIGNED_BYTES`. Where it is read it is mapped, and not copied. A value in the
-header is a JSON value, or an object with one key that says what else it is.
+each at a multiple of `ALIGNED_BYTES`. The reader maps the file instead of copying it. A value in
+the header is a JSON value, or an object with one key that says what else it is.
 
 DataFrames, Series and indexes of pandas are tables of Apache Arrow. Arrow has no objects of Python
 and one kind of missing value, and pyarrow chooses itself how texts are stored; what it would change
@@ -358,7 +358,7 @@ _PACKERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
     list: lambda value, inner: {"list": [inner(one) for one in value]},
     tuple: lambda value, inner: {"tuple": [inner(one) for one in value]},
 }
-"""How values are told apart that are plain data; `_KINDS` reads each."""
+"""How values that are plain data are distinguished; `_KINDS` reads each."""
 
 
 def _packed_array(value: Any, arrays: list[np.ndarray], name: str) -> dict[str, Any]:  # noqa: ANN401 - any

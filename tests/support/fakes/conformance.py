@@ -55,7 +55,7 @@ async def machines_are_enough(subject: Subject) -> None:
 
 
 async def each_machine_says_what_it_has(subject: Subject) -> None:
-    """Each machine has processors and memory, and GPUs or a reason why not."""
+    """Each machine has CPUs and memory, and GPUs or a reason why not."""
     async with agents_of(subject) as agents:
         for channel in agents.channels:
             machine = Machine.read((await channel.request("look"))["machine"])
