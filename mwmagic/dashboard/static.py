@@ -88,7 +88,7 @@ def text(run: RunStatus, *, timed: bool = False) -> str:
     """Return a run's state as plain text: a line for it, and one for each task.
 
     On several hosts each of them has a line, and among many tasks only those that
-    need attention. What was `timed` is left out of what notebooks keep beside a page.
+    need attention. Notebooks keep it beside a page, without what was `timed`.
     """
     groups = grouped(run)
     lines = [line for group in groups for line in _group_text(group)] or _task_lines(run.tasks)
