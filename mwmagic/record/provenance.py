@@ -7,13 +7,23 @@ import hashlib
 import platform
 import subprocess
 import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["TEXT_BYTES", "beside", "commit", "digest", "is_changed", "versions"]
+__all__ = [
+    "MODULE_COUNT",
+    "TEXT_BYTES",
+    "beside",
+    "commit",
+    "digest",
+    "is_changed",
+    "statements",
+    "versions",
+]
 
 GIT_SECONDS = 2.0
 """How long to wait for git, which may take longer in a huge repository on a slow disk."""
@@ -82,8 +92,7 @@ def beside(source: bytes, script: Path) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     sources = [source]
     while sources and len(found) < MODULE_COUNT:
-        names = sorted(set(_imported(sources.pop())))
-        for path in (path for name in names for path in _files(folder, name)):
+        for path in (path for name in _imported(sources.pop()) for path in _files(folder, name)):
             key = str(path.relative_to(folder))
             if key not in found and path != script and len(found) < MODULE_COUNT:
                 found[key] = path.read_bytes()
@@ -104,19 +113,33 @@ def is_changed(path: Path, was: str) -> bool:
         return True
 
 
-def _imported(source: bytes) -> Iterator[str]:
-    """Yield the first names of what a source imports, wherever it does."""
+@lru_cache(MODULE_COUNT)
+def _imported(source: bytes) -> list[str]:
+    """Return the first names of what a source imports, wherever it does; each launch asks again."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are the program's own, when it runs
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
+        return []
+    found = set()
+    for node in statements(tree):
         if isinstance(node, ast.Import):
-            yield from (one.name.partition(".")[0] for one in node.names)
+            found |= {one.name.partition(".")[0] for one in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
+            found.add(node.module.partition(".")[0])
+    return sorted(found)
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a statement and all that are inside it, without what these consist of."""
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        for name in ("finalbody", "orelse", "handlers", "cases", "body"):
+            inner = getattr(node, name, ())
+            left += reversed(inner) if isinstance(inner, list) else ()
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:

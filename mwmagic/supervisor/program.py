@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import sys
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mwmagic.experiments.program import is_main
 from mwmagic.frameworks.environment import is_settable
 from mwmagic.model.ownership import package_of
+from mwmagic.record.provenance import MODULE_COUNT, statements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from mwmagic.model.messages import Launch
@@ -24,6 +27,9 @@ _CHANGES = ("clear", "pop", "popitem", "setdefault", "update")
 
 _FUNCTIONS = ("putenv", "unsetenv")
 """The functions of `os` that do."""
+
+_WORDS = (b"environ", b"putenv", b"unsetenv")
+"""What a source that changes variables has one of."""
 
 _KERAS = ("keras", "tf_keras")
 _FRAMEWORKS = {"jax", "tensorflow", "torch", *_KERAS}
@@ -81,6 +87,19 @@ def assigned(source: bytes, folder: Path, readers: Collection[str]) -> Assigned:
     return scan.found
 
 
+@dataclass(frozen=True)
+class _Step:
+    """Something in a file that matters: a module that it may import, or variables."""
+
+    first: bool
+    """Whether it is the first one of a statement at the top of its file."""
+    module: str | None = None
+    literal: tuple[tuple[str, str | None, bool], ...] | None = None
+    """What a statement sets that does nothing else, as `Assigned.steps` has it."""
+    changed: tuple[tuple[str | None, int], ...] = ()
+    """Variables that it may change, None for any, with the lines."""
+
+
 class _Scan:
     """Goes through the statements of a program and of its own modules, in their order."""
 
@@ -90,45 +109,30 @@ class _Scan:
         self._missing = readers
         self._begun = False
         self._seen: set[Path] = set()
+        self._open: list[tuple[Iterator[_Step], str]] = []
 
     def read(self, source: bytes, name: str) -> None:
-        """Go through a file, up to the last import that matters."""
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError):
-            return
-        for statement in tree.body:
-            if not self._missing:
-                return
-            self._read_statement(statement, name)
-
-    def _read_statement(self, statement: ast.stmt, name: str) -> None:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            self._import(statement)
-            return
-        if is_main(statement):
-            for one in statement.body:
-                self._read_statement(one, name)
-            return
-        steps = None if self._begun else _literal(statement)
-        if steps is not None:
-            self.found.steps += steps
-            return
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._import(node)
+        """Go through a file, and through what it imports, up to the last import that matters."""
+        self._open.append((iter(_steps(source)), name))
+        while self._open:
+            steps, name = self._open[-1]
+            step = next(steps, None)
+            if step is None or (step.first and not self._missing):
+                self._open.pop()
+            elif step.module is not None:
+                self._import(step.module)
+            elif step.literal is not None and not self._begun:
+                self.found.steps += step.literal
             else:
-                at = f"{name}:{getattr(node, 'lineno', statement.lineno)}"
-                self.found.unknown += [Unknown(one, at) for one in _changed(node)]
+                self.found.unknown += [Unknown(one, f"{name}:{at}") for one, at in step.changed]
 
-    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
-        for module in _modules(statement):
-            path = self._own(module)
-            if path is not None:
-                self._follow(path)
-            elif package_of(module) not in sys.stdlib_module_names:
-                self._begun = True
-                self._missing -= _FRAMEWORKS if module in _KERAS else {package_of(module)}
+    def _import(self, module: str) -> None:
+        path = self._own(module)
+        if path is not None:
+            self._follow(path)
+        elif package_of(module) not in sys.stdlib_module_names:
+            self._begun = True
+            self._missing -= _FRAMEWORKS if module in _KERAS else {package_of(module)}
 
     def _own(self, module: str) -> Path | None:
         """Return the file of one of the program's own modules."""
@@ -142,11 +146,40 @@ class _Scan:
         if path in self._seen:
             return
         self._seen.add(path)
-        try:
-            with path.open("rb") as file:
-                self.read(file.read(LARGEST_BYTES), path.name)
-        except OSError:
-            return
+        with suppress(OSError), path.open("rb") as file:
+            self._open.append((iter(_steps(file.read(LARGEST_BYTES))), path.name))
+
+
+@lru_cache(MODULE_COUNT)
+def _steps(source: bytes) -> tuple[_Step, ...]:
+    """Return what matters in a file, in its order; a launch may read many, and most again."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    walk = ast.walk if any(word in source for word in _WORDS) else statements
+    found: list[_Step] = []
+    for statement in tree.body:
+        count = len(found)
+        for one in statement.body if is_main(statement) else [statement]:
+            found += _steps_of(one, walk)
+        if len(found) > count:
+            found[count] = replace(found[count], first=True)
+    return tuple(found)
+
+
+def _steps_of(statement: ast.stmt, walk: Callable[[ast.AST], Iterable[ast.AST]]) -> Iterator[_Step]:
+    changed: list[tuple[str | None, int]] = []
+    for node in walk(statement):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (_Step(first=False, module=one) for one in _modules(node))
+        else:
+            at = getattr(node, "lineno", statement.lineno)
+            changed += [(one, at) for one in _changed(node)]
+    if changed:
+        literal = _literal(statement)
+        known = None if literal is None else tuple(literal)
+        yield _Step(first=False, literal=known, changed=tuple(changed))
 
 
 def _modules(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:

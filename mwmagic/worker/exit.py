@@ -23,10 +23,10 @@ from .preparation import announce, standard
 TYPE_CHECKING = False  # a worker starts without `typing`
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import FrameType
+    from types import FrameType, TracebackType
     from typing import Any
 
-__all__ = ["exit_code", "finish_files", "flush", "is_success", "leave", "send_reports"]
+__all__ = ["exit_code", "finish_files", "flush", "is_success", "leave", "send_reports", "set_last"]
 
 WAIT_NOTICE_SECONDS = 5.0
 """How long after the program's end a line says what the process waits for."""
@@ -153,10 +153,16 @@ def leave(code: int, process: int, report: Mapping[str, Any] | None = None) -> N
         raise SystemExit(code)
 
 
+def set_last(error: BaseException, trace: TracebackType | None) -> None:
+    """Put an error, with this traceback, where debuggers look for the last one."""
+    BaseException.with_traceback(error, trace)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+
+
 def _silence() -> None:
     """Have the interpreter not print again what was shown, and keep what was raised last."""
-    from .failure import set_last  # which has shown it
-
     kept = [(sys.last_value, sys.last_traceback)]
 
     def hook(*_: object) -> None:

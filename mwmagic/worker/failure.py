@@ -7,7 +7,7 @@ import time
 
 from mwmagic.model.ownership import is_ours, is_users
 
-from .exit import exit_code
+from .exit import exit_code, set_last
 from .line import replace_file
 from .preparation import announce, standard
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # `standard` imports Python's own modules
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["MEMBERS_LIMIT", "report", "set_last", "show", "summary"]
+__all__ = ["MEMBERS_LIMIT", "report", "show", "summary"]
 
 MESSAGE_CHARACTERS = 6000
 """The most of an exception's text that the report holds."""
@@ -132,14 +132,6 @@ def _without_own(error: BaseException) -> TracebackType | None:
     while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
-
-
-def set_last(error: BaseException, trace: TracebackType | None) -> None:
-    """Put an error, with this traceback, where debuggers look for the last one."""
-    BaseException.with_traceback(error, trace)
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
-    if sys.version_info >= (3, 12):
-        sys.last_exc = error
 
 
 def show(error: BaseException) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from mwmagic.record.provenance import beside
 from mwmagic.supervisor.program import Assigned, assigned
 
 HEAD = "import os, sys\nfrom os import environ\n"
@@ -71,6 +74,23 @@ def test_a_package_that_is_preloaded_reads_until_it_is_imported(scan):
     code = "import tensorflow\nos.environ['PANDAS_X'] = '1'\nimport pandas\nos.environ['A'] = '1'"
     [one] = scan(code, ("tensorflow", "pandas")).unknown
     assert (one.name, one.line) == ("PANDAS_X", "main.py:4")
+
+
+def test_a_long_chain_of_modules_is_followed_to_its_end(scan):
+    chain = {f"m{at}": f"import m{at + 1}\n" for at in range(400)}
+    found = scan("import m0", **chain, m400="import os\nos.environ['A'] = '1'\n")
+    assert found.applied({}) == {"A": "1"}
+
+
+def test_modules_that_did_not_change_are_not_read_again(scan, tmp_path, monkeypatch):
+    files = {"one": "import two\n# of this test\n", "two": "import os\nos.environ['A'] = '1'\n"}
+    before = scan("import one", **files), beside(b"import one", tmp_path / "main.py")
+    parsed, parse = [], ast.parse
+    monkeypatch.setattr(ast, "parse", lambda code, *_: parsed.append(code) or parse(code))
+    assert (scan("import one"), beside(b"import one", tmp_path / "main.py")) == before
+    assert ([*before[1]], parsed) == (["one.py", "two.py"], [])
+    (tmp_path / "two.py").write_text("import os\nos.environ['A'] = '2'\n")
+    assert scan("import one").applied({}) == {"A": "2"}
 
 
 def test_no_variable_is_set_if_none_is_read():
