@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.usefixtures("nothing_survives"), pytest.mark.slow]
 
 # Ray has an environment of its own, in which only its rounds are played.
 # Their workers wait for each other for long, as the machine may be busy.
-ROUNDS = {"ray": (57,)} if find_spec("ray") else {"ssh": (10, 33), "slurm": (7, 30)}
+ROUNDS = {"ray": (57,)} if find_spec("ray") else {"ssh": (10, 33), "slurm": (7, 35)}
 
 
 def apart():

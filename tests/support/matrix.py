@@ -1,11 +1,11 @@
 """Disturbs trainings on several hosts at random, and judges each by the same few questions.
 
-A round is one `mwmagic run` or `mwmagic sweep` on the hosts of a network, with faults that are
-drawn from a seed: what happens, to which task's host, when, and for how long. Whatever it was, the
-training must end with the weights of one that nothing disturbed, after at most one restart for each
-fault, and a sweep that a fault has ended must do so when it is continued; what is said of a failure
-must be true; each printed line must be in its log and on the terminal once, unless a notice says
-that some are missing; and nothing may be left.
+A round is one `mwmagic run` or `mwmagic sweep`, or live cells, on the hosts of a network, with
+faults that are drawn from a seed: what happens, to which task's host, when, and for how long.
+Whatever it was, the training must end with the weights of one that nothing disturbed, after at most
+one restart for each fault, and a sweep that a fault has ended must do so when it is continued; what
+is said of a failure must be true; each line that a program prints must be in its log and on the
+terminal once, unless a notice says that some are missing; and nothing may be left.
 
 ``python tests/support/matrix.py ssh --rounds 300 --seed 1`` plays that many rounds, with ``slurm``
 or ``ray`` (in ``.venv-ray``) on their hosts, and prints a table.
@@ -33,7 +33,7 @@ from pathlib import Path
 from accidents import agents, clients
 from places import ENGINES, PYTHON, ready
 from processes import LABEL, alive, children, command, kill_all, labelled
-from trainings import KERAS, PLAIN, STEPS, SWEPT_STEPS, UNITS, undisturbed
+from trainings import KERAS, LIVE, PLAIN, STEPS, SWEPT_STEPS, UNITS, undisturbed
 
 from mwmagic.model.findings import Symptom
 from mwmagic.record import runs
@@ -123,8 +123,8 @@ SIGNALS = {
     "terminate": signal.SIGTERM,
 }
 
-PROGRAMS = ("plain",) * 16 + ("sweep",) * 3 + ("keras",)
-"""What is disturbed: a plain training, a sweep of it, or a training with Keras."""
+PROGRAMS = ("plain",) * 14 + ("live",) * 2 + ("sweep",) * 3 + ("keras",)
+"""What is disturbed: a plain training, a sweep of it, it in live cells, or one with Keras."""
 
 MOMENTS = ("allocation", "start", "step", "step", "step", "save", "end")
 
@@ -146,6 +146,8 @@ class Fault:
 
     @classmethod
     def drawn(cls, draw, kinds, workers, program):
+        if program == "live":  # whose process is the user's own
+            kinds = [kind for kind in kinds if KINDS[kind].ends is None]
         kind = draw.choice(kinds)
         moment = draw.choice(MOMENTS)
         steps = SWEPT_STEPS if program == "sweep" else STEPS
@@ -184,10 +186,11 @@ class Round:
         again = draw.random()
         if again < 0.35:  # at once, or while the run starts again
             second = Fault.drawn(draw, kinds, workers, program)
-            second.moment = "beside" if again < 0.15 else "restart"
+            beside = again < 0.15 or program == "live"
+            second.moment = "beside" if beside else "restart"
             second.later = draw.uniform(0.0, 0.5 if again < 0.15 else 2.0)
             faults.append(second)
-        patience = draw.choice([draw.uniform(1.5, 6.0), 60.0])
+        patience = draw.choice([draw.uniform(1.5, 6.0), 6.0 if program == "live" else 60.0])
         spare, cold = draw.random() < 0.7, draw.random() < 0.95
         return cls(str(seed), program, workers, spare, patience, cold, faults)
 
@@ -232,6 +235,12 @@ def read(path):
         return ""
 
 
+def failures(record):
+    """Return the causes of a run's failed attempts."""
+    causes = [setback.cause for setback in record.status.setbacks]
+    return [*causes, record.status.cause] if record.state == "failed" else causes
+
+
 def until(condition, seconds, pause=0.02):
     """Wait for a condition; return whether it came."""
     deadline = time.monotonic() + seconds
@@ -258,7 +267,9 @@ class Play:
         # A state is kept on the host's own disk, unless that is to be full.
         states = sides if any(one.kind.startswith("full") for one in chosen.faults) else "."
         program = [str(sides), str(states), str(chosen.steps), str(chosen.patience)]
-        if chosen.sweeps:
+        if chosen.program == "live":
+            words = [*words, "main.py", *program]
+        elif chosen.sweeps:
             values = ",".join(map(str, UNITS))
             words = ["sweep", *words, "--args", " ".join(program), "main.py", f"units={values}"]
         else:
@@ -268,7 +279,8 @@ class Play:
 
     def begun(self, words):
         """Start the command."""
-        start = [sys.executable, "-c", COLD if self.chosen.cold else WARM]
+        starts = LIVE if self.chosen.program == "live" else COLD if self.chosen.cold else WARM
+        start = [sys.executable, "-c", starts]
         with self.out.open("ab") as out, self.err.open("ab") as err:
             pipes = {"stdout": out, "stderr": err}
             return subprocess.Popen(
@@ -425,7 +437,7 @@ class Play:
     def judge(self):
         chosen = self.chosen
         self.nothing_left()
-        found = runs(self.folder)
+        found = sorted(runs(self.folder), key=lambda record: record.number)
         err = read(self.err)
         if "Traceback" in err:
             chosen.wrong.append("a traceback")
@@ -438,7 +450,8 @@ class Play:
             self.record(record)
             self.causes(record, err)
         self.count(found)
-        self.lines(found, err)
+        if chosen.program != "live":  # what cells print is shown beside them
+            self.lines(found, err)
 
     def refused(self, err):
         """Whether hosts that were struck before the run began are named instead."""
@@ -466,7 +479,7 @@ class Play:
             return
         if code != (os.EX_IOERR if chosen.full and "is incomplete" in err else 0):
             chosen.wrong.append(f"exit code {code}: {err[-600:]}")
-        if states.count("finished") != len(chosen.units) or (len(states) > 1 and not chosen.sweeps):
+        if not self.well(states):
             chosen.wrong.append(f"the record says {states}")
         for units in chosen.units:
             plain = undisturbed(units, chosen.workers, chosen.steps)
@@ -475,6 +488,14 @@ class Play:
                 text = read(self.sides / f"weights-{units}-{rank}")
                 if not text or json.loads(text) != wanted:
                     chosen.wrong.append(f"the weights of worker:{rank} are {text or 'missing'}")
+
+    def well(self, states):
+        """Whether the states of all runs are those of a training that ended well."""
+        *before, last = states
+        if self.chosen.program == "live":
+            return last in ("stopped", "finished") and {"failed"}.issuperset(before)
+        finished = states.count("finished")
+        return finished == len(self.chosen.units) and (self.chosen.sweeps or not before)
 
     def over_before(self):
         """Whether the training was over when the command was to end."""
@@ -498,16 +519,17 @@ class Play:
 
     def count(self, found):
         chosen = self.chosen
-        chosen.restarts = sum(len(record.status.setbacks) for record in found)
+        chosen.restarts = sum(len(failures(record)) for record in found)
         if chosen.restarts > len(self.costly):
             chosen.wrong.append(f"{chosen.restarts} restarts for {len(self.costly)} faults")
 
     def causes(self, record, err):
         """What is said of each restart."""
         chosen = self.chosen
+        for cause in failures(record):
+            if not any(self.true(cause, fault) for fault in self.costly):
+                chosen.wrong.append(f"untrue: {headline(cause)}; {cause.finding}")
         for setback in record.status.setbacks:
-            if not any(self.true(setback.cause, fault) for fault in self.costly):
-                chosen.wrong.append(f"untrue: {headline(setback.cause)}; {setback.cause.finding}")
             if f"attempt {setback.attempt} failed" not in err and not chosen.ends:
                 chosen.wrong.append(f"attempt {setback.attempt} is not printed as failed")
         if re.search(r"trained by itself", err):

@@ -53,11 +53,11 @@ say("on " + host)
 phase(-1, "meets")
 """
 
-PLAIN = f"""{_NOTES}
+_TOGETHER = """
 def gone(task, why):
     error = "UnavailableError: Collective ops is aborted by: Error reported from"
-    place = f"/job:worker/replica:0/task:{{task}}"
-    print(f"tensorflow.python.framework.errors_impl.{{error}} {{place}}: {{why}}", flush=True)
+    place = f"/job:worker/replica:0/task:{task}"
+    print(f"tensorflow.python.framework.errors_impl.{error} {place}: {why}", flush=True)
     sys.exit(1)
 
 def meet():
@@ -70,7 +70,7 @@ def meet():
         server.bind(("", int(port)))
         server.listen()
         server.settimeout(60)
-        links = {{}}
+        links = {}
         while len(links) < len(peers) - 1:
             link, _ = server.accept()
             link.settimeout(patience)
@@ -89,10 +89,10 @@ def meet():
     file = link.makefile("rw")
     file.write(json.dumps(rank) + "\\n")
     file.flush()
-    return {{0: file}}
+    return {0: file}
 
 def exchange(value):
-    values, last = {{rank: value}}, 0
+    values, last = {rank: value}, 0
     try:
         for last, file in sorted(links.items()):
             if rank:
@@ -110,16 +110,21 @@ def exchange(value):
         gone(last, "heartbeat timeout: unhealthy")
     except OSError as error:
         gone(last, error.strerror)
+"""
 
+_MEET = """
 links = meet()
-state = f"{{states}}/state-{{units}}-{{rank}}"
+state = f"{states}/state-{units}-{rank}"
 try:
     with open(state) as file:
         mine = json.load(file)
 except (OSError, ValueError):
     mine = [0, [1.0 * units, 2.0, 3.0]]
 step, weights = max(exchange(mine))
-say(f"from step {{step}}")
+say(f"from step {step}")
+"""
+
+_TRAIN = f"""
 while step < steps:
     phase(step, "trains")
     time.sleep(0.12)
@@ -132,10 +137,46 @@ while step < steps:
         phase(step, "saves")
         time.sleep(0.1)
         write(state, json.dumps([step, weights]))
+"""
+
+_END = """
 exchange(None)
 over(weights)
 """
+
+PLAIN = f"{_NOTES}{_TOGETHER}{_MEET}{_TRAIN}{_END}"
 """Workers that add numbers up over TCP at their addresses, and give up as TensorFlow's do."""
+
+_RAISES = """
+def gone(task, why):
+    raise ConnectionError(f"worker:{task} is gone: {why}")
+"""
+
+_TRAINED = [f"steps = {upto}{_TRAIN}" for upto in range(10, STEPS + 1, 10)]
+_CELLS = [f"{_NOTES}{_TOGETHER}{_RAISES}{_MEET}", *_TRAINED, _END]
+
+LIVE = f"""
+import argparse, sys, time
+from mwmagic import Cluster
+from mwmagic.client.arguments import add_cluster_options, typed
+from mwmagic.errors import MwmagicError
+parser = argparse.ArgumentParser()
+add_cluster_options(parser, notebook=False)
+parser.add_argument("program", nargs="*")
+given = parser.parse_args()
+with Cluster(**{{**typed(given), "warm": False}}) as cluster:
+    while True:
+        try:
+            live = cluster.live()
+            live.run(f"import sys; sys.argv = {{given.program}}")
+            for cell in {_CELLS!r}:
+                live.run(cell)
+            break
+        except MwmagicError as error:
+            print("again, after", error, file=sys.stderr, flush=True)
+            time.sleep(0.5)
+"""
+"""The plain training in live cells; a session that breaks off is followed by another one."""
 
 KERAS = f"""{_NOTES}
 import keras
