@@ -6,8 +6,8 @@ process too. `bootstrap` finds this package; `program` runs the user's file, als
 worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a worker
 starts (`sitecustomize`, in `child`), keeps figures, and imports Python's own modules, with
 `runtime` for TensorFlow; `watch` reports what Keras computes, on the `line` to the supervisor, and
-`steps` where the time of steps goes, from `looks` at the threads and the `accounts` that the kernel
-keeps; `server` is what a coordinator's tasks run. `live` runs live cells.
+`steps` where the time of steps goes, from `looks` at the threads and at what the kernel counts;
+`server` is what a coordinator's tasks run. `live` runs live cells.
 """
 
 from __future__ import annotations
