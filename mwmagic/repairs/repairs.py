@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import agreement, backup, callbacks, data, execution, fit, gradients, losses, resume, saving
+from . import agreement, backup, callbacks, data, execution, fit, gradients, losses, saving
 from .parts import traceback_utils
 from .repair import State, UnknownKeras
 
@@ -25,7 +25,6 @@ REPAIRS: tuple[Repair, ...] = (
     *saving.REPAIRS,
     *callbacks.REPAIRS,
     *backup.REPAIRS,
-    *resume.REPAIRS,
 )
 
 
