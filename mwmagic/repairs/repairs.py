@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import agreement, backup, callbacks, data, execution, fit, gradients, losses, saving
+from . import agreement, backup, callbacks, data, execution, fit, gradients, saving
 from .parts import traceback_utils
 from .repair import State, UnknownKeras
 
@@ -19,7 +19,6 @@ REPAIRS: tuple[Repair, ...] = (
     *fit.REPAIRS,
     *execution.REPAIRS,
     *agreement.REPAIRS,
-    *losses.REPAIRS,
     *gradients.REPAIRS,
     *data.REPAIRS,
     *saving.REPAIRS,
