@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mwmagic.errors import NoRun
 from mwmagic.model.options import OPTIONS
 
-from .transfer import EXCHANGE
+from .session import EXCHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
