@@ -13,8 +13,7 @@ from mwmagic.client.arguments import (
     reader,
     table_runs,
 )
-from mwmagic.client.export import KINDS, Code, export_record, has_values
-from mwmagic.client.live.transcript import transcript
+from mwmagic.client.export import KINDS, Code, export_record, has_values, transcript
 from mwmagic.client.profiling import add_profile, profile, profile_lines
 from mwmagic.client.reading import add_log_options, pieces, recorded
 from mwmagic.dashboard.exports import FORMATS, add_export, check_options, export_runs
