@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
+    from mwmagic.client.profiling import Profile
     from mwmagic.client.run import Run, Stacks
-    from mwmagic.experiments.profile import Profile
     from mwmagic.model.status import RunStatus
     from mwmagic.record import Record
 
