@@ -10,8 +10,8 @@ in those; otherwise in every training.
 program comes to need it, and `parts` finds what they need of Keras by what it is. `fit` (with
 models made outside the scope), `execution`, `agreement`, `gradients` (losses too), `data`,
 `saving`, `callbacks` (those that write, stop or are refused) and `backup` (resuming too) hold them;
-`terms` points out what a model's own step computes of a share instead of the batch, `metrics` lets
-metrics that are not sums see the whole batch, and `step` is the step that is computed.
+`metrics` lets metrics that are not sums see the whole batch, and `step` is the step that is
+computed: it points out what a model's own step computes of a share instead of the batch.
 """
 
 from __future__ import annotations

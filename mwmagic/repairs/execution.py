@@ -17,8 +17,7 @@ from .data import stays_on_host
 from .metrics import watched
 from .parts import TensorFlowTrainer, tree
 from .repair import Repair, Sign, replace
-from .step import OWN_SIZES, Updated, running
-from .terms import point_out_shares
+from .step import OWN_SIZES, Updated, point_out_shares, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable

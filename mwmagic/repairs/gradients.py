@@ -31,8 +31,7 @@ from .parts import (
 )
 from .parts import loss_module as module
 from .repair import Repair, Sign, Use, replace, ways_in
-from .step import Step, current_step
-from .terms import watch_applied, watch_gradients
+from .step import Step, current_step, watch_applied, watch_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
