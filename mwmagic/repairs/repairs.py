@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import agreement, backup, callbacks, data, execution, fit, gradients, saving
+from . import agreement, backup, callbacks, data, fit, gradients, saving
 from .parts import traceback_utils
 from .repair import State, UnknownKeras
 
@@ -17,7 +17,6 @@ __all__ = ["REPAIRS", "apply"]
 
 REPAIRS: tuple[Repair, ...] = (
     *fit.REPAIRS,
-    *execution.REPAIRS,
     *agreement.REPAIRS,
     *gradients.REPAIRS,
     *data.REPAIRS,
