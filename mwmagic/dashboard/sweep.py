@@ -239,7 +239,7 @@ class SweepWidget(Widget):
 TRIALS_SECONDS = 2.0
 """The least time between two looks at the trials."""
 
-COST_RATIO = 0.05
+BOARD_COST_RATIO = 0.05
 """The most of the time that the looks take: those at very many trials are rarer."""
 
 
@@ -281,7 +281,7 @@ class SweepBoard:
             self._look()
             self._save()
         cost = time.monotonic() - began
-        self._due = began + max(TRIALS_SECONDS, cost / COST_RATIO)
+        self._due = began + max(TRIALS_SECONDS, cost / BOARD_COST_RATIO)
 
     def finish(self) -> None:
         """Show what became of the trials, as the notebook keeps it."""

@@ -13,8 +13,7 @@ from IPython.core.error import StdinNotImplementedError
 from IPython.display import display
 
 from mwmagic.client.arguments import read_tasks, reader
-from mwmagic.client.live.cell import DeferredInterrupt
-from mwmagic.client.live.output import CellOutput, Sink
+from mwmagic.client.live.cell import CellOutput, DeferredInterrupt, Sink
 from mwmagic.errors import BadArguments, NoRun, WaitInterrupted
 from mwmagic.model.cluster import TYPES, Task, find_task
 from mwmagic.model.option import read_count

@@ -52,7 +52,7 @@ _MODULES = {
     "%mw_tag": "records",
     "%mw_gc": "records",
     "%mw_fetch": "live",
-    "%mw_export": "export",
+    "%mw_export": "records",
 }
 
 NAMES = tuple(_MODULES)

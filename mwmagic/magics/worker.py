@@ -11,7 +11,7 @@ from IPython.core.error import StdinNotImplementedError
 
 from mwmagic.client.arguments import add_env, add_option, add_params, reader
 from mwmagic.client.cluster import Cluster
-from mwmagic.client.live.output import InputPrompts
+from mwmagic.client.live.cell import InputPrompts
 from mwmagic.client.lookup import check_end, launch
 from mwmagic.client.reading import Following
 from mwmagic.client.records import Rerun, add_rerun

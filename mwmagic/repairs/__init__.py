@@ -8,10 +8,10 @@ in those; otherwise in every training.
 
 `repairs` lists them, `repair` says what one is, by what signs its defect is known and when a
 program comes to need it, and `parts` finds what they need of Keras by what it is. `fit` (with
-models made outside the scope), `execution`, `agreement`, `losses`, `gradients`, `data`, `saving`,
-`callbacks` (those that write, stop or are refused), `backup` and `resume` hold them; `terms` points
-out what a model's own step computes of a share instead of the batch, `metrics` lets metrics that
-are not sums see the whole batch, and `step` is the step that is computed.
+models made outside the scope, and how steps run), `agreement`, `gradients` (losses too), `data`,
+`saving`, `callbacks` (those that write, stop or are refused) and `backup` (resuming too) hold them;
+`metrics` lets metrics that are not sums see the whole batch, and `step` is the step that is
+computed: it points out what a model's own step computes of a share instead of the batch.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import agreement, backup, callbacks, data, execution, fit, gradients, losses, resume, saving
+from . import agreement, backup, callbacks, data, fit, gradients, saving
 from .parts import traceback_utils
 from .repair import State, UnknownKeras
 
@@ -17,15 +17,12 @@ __all__ = ["REPAIRS", "apply"]
 
 REPAIRS: tuple[Repair, ...] = (
     *fit.REPAIRS,
-    *execution.REPAIRS,
     *agreement.REPAIRS,
-    *losses.REPAIRS,
     *gradients.REPAIRS,
     *data.REPAIRS,
     *saving.REPAIRS,
     *callbacks.REPAIRS,
     *backup.REPAIRS,
-    *resume.REPAIRS,
 )
 
 

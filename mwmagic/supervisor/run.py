@@ -26,9 +26,8 @@ from .processes import Processes, is_live
 from .program import Unknown
 from .report import Exits, RunReport
 from .session import LiveSession
-from .slowness import SlowSteps
 from .stalls import Stalls
-from .training import Comparison, TooLate
+from .training import Comparison, SlowSteps, TooLate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -33,7 +33,7 @@ from mwmagic.words.file import file_words, present_words, surrogate_words
 from mwmagic.words.live import kept_words
 from mwmagic.words.run import words
 
-from .fetches import Fetches, destination
+from .files import Fetches, destination
 from .pool import MachinePool
 from .program import Assigned, TaskProgram, Unknown, assigned
 from .server import Client, Server

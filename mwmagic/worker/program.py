@@ -26,6 +26,16 @@ from _frozen_importlib_external import SourceFileLoader  # `importlib.machinery`
 from mwmagic.hooks import after_import
 from mwmagic.model import variables
 
+from .exit import (
+    exit_code,
+    finish_files,
+    flush,
+    is_success,
+    leave,
+    report_failure,
+    send_reports,
+    show_failure,
+)
 from .preparation import leave_name, prepare, standard
 
 TYPE_CHECKING = False  # a worker starts without `signal`, `threading`, `traceback` and `typing`
@@ -41,7 +51,7 @@ _FOLDER = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - `pathlib
 
 def preload() -> None:
     """Do what workers have in common in a process that they are forked from; see `preparation`."""
-    from . import exit, failure, preparation  # noqa: A004, F401 - most are for workers
+    from . import preparation
 
     preparation.preload()
 
@@ -59,8 +69,6 @@ def main(argv: list[str], started: frozenset[str]) -> None:
     else:
         sys.path.insert(0, folder)
     script = argv[0] if argv[0].startswith("/") else f"{os.getcwd()}/{argv[0]}"  # noqa: PTH109 - as above
-    from .exit import finish_files, leave
-
     if f"{__package__}.warm" in sys.modules:  # the process that this one was forked from has it
         from . import warm
 
@@ -122,30 +130,19 @@ def _execute(script: str, process: int) -> tuple[int, int, dict[str, object] | N
         return 0, process, None
     report = None
     if _failed(error) and os.getpid() == process:  # and no fork of it
-        report = _report(error, script, os.environ.get(variables.FAILURE_REPORT))
+        report = report_failure(error, script, os.environ.get(variables.FAILURE_REPORT))
     return _ended(error), process, report
 
 
 def _failed(error: BaseException) -> bool:
-    from .exit import is_success
-
     return not isinstance(error, SystemExit) or not is_success(error.code)
-
-
-def _report(error: BaseException, script: str, path: str | None) -> dict[str, object]:
-    from .failure import report
-
-    return report(error, script, path)
 
 
 def _ended(error: BaseException) -> int:
     """Show what was raised, and return the exit code, or a signal's number with a minus."""
-    from .exit import exit_code
-    from .failure import show
-
     if isinstance(error, SystemExit):
         return exit_code(error)
-    code = show(error)
+    code = show_failure(error)
     interrupted = isinstance(error, KeyboardInterrupt)
     return -standard("signal").SIGINT if interrupted else code
 
@@ -157,11 +154,10 @@ def _stays(process: int) -> bool:
 
 def _keep(error: BaseException | None, script: str) -> int:
     """Report how the user's file ended, then run live cells until the worker may end."""
-    from .exit import flush, send_reports
     from .live import cells
 
     # Not in the file, which says at the process's end what that came from.
-    report = _report(error, script, None) if error is not None and _failed(error) else None
+    report = report_failure(error, script, None) if error is not None and _failed(error) else None
     code = 0 if error is None else _ended(error)
     flush()
     send_reports()

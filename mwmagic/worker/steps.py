@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.hooks import INPUT_WAIT, VOTE_SECONDS
 
-from .accounts import Collections, has_accelerator, links, used
-from .looks import ThreadLooks
+from .looks import Collections, ThreadLooks, has_accelerator, links, used
 
 if TYPE_CHECKING:
     from .reports import Outbox

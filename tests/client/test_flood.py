@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.client.live import output
-from mwmagic.client.live.output import Flood
+from mwmagic.client.live import cell
+from mwmagic.client.live.cell import Flood
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def test_the_first_and_the_last_of_too_many_are_shown(lines, said):
     first = len(said)
     assert 1_000 < first < 10_000
     lines.release()
-    left = 300_000 - first - output.LAST_LINES
+    left = 300_000 - first - cell.LAST_LINES
     assert said[first] == f"… {left:,} lines left out here; `%mw_logs` shows them"
-    assert said[first + 1 :] == [f"line {n}" for n in range(300_000 - output.LAST_LINES, 300_000)]
+    assert said[first + 1 :] == [f"line {n}" for n in range(300_000 - cell.LAST_LINES, 300_000)]
 
 
 def test_what_was_held_back_is_shown_once_there_is_room_again(lines, said):
@@ -59,4 +59,4 @@ def test_lines_that_come_slowly_are_all_shown(lines, said):
 
 def test_a_line_without_an_end_is_cut(lines, said):
     lines.feed("x" * 10_000_000)
-    assert said == ["x" * output.LONGEST_CHARACTERS + " …"]
+    assert said == ["x" * cell.LONGEST_CHARACTERS + " …"]

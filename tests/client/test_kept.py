@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.client.live.output import InputPrompts
+from mwmagic.client.live.cell import InputPrompts
 from mwmagic.errors import (
     BadArguments,
     ClusterError,

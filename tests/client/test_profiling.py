@@ -9,9 +9,8 @@ from processes import eventually
 
 from mwmagic import Cluster
 from mwmagic.client import profiling
-from mwmagic.client.profiling import profile, profile_lines
+from mwmagic.client.profiling import events, parts_of, profile, profile_lines
 from mwmagic.errors import BadArguments, NoRun, SupervisorError, WaitTimeout
-from mwmagic.experiments.profile import events, parts_of
 
 # Without Python in its pipeline, which TensorFlow's profiler does not survive each time.
 SLOW_INPUT = """\

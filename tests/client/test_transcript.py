@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.client.live.transcript import transcript
+from mwmagic.client.export import transcript
 from mwmagic.errors import ClusterError, NoRun, WorkerFailed
 from mwmagic.model.live import AnswerRecord, CellRecord
 from mwmagic.record import RunDirectory, runs

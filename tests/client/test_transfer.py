@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mwmagic import Cluster
-from mwmagic.client.live import transfer
+from mwmagic.client.live import session
 from mwmagic.errors import BadArguments, WorkerFailed
 from mwmagic.worker.live import parcel
 
@@ -46,9 +46,9 @@ def live(request, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _nothing_is_left(live):
     yield
-    shelves = [Path(live.process.directory, "attempt-1"), transfer.MEMORY]
+    shelves = [Path(live.process.directory, "attempt-1"), session.MEMORY]
     left = [path.name for shelf in shelves for path in shelf.glob("*values*")]
-    assert not left + [path.name for path in transfer.MEMORY.glob(f"mwmagic-{os.getpid()}-*")]
+    assert not left + [path.name for path in session.MEMORY.glob(f"mwmagic-{os.getpid()}-*")]
     beside = "os.listdir(os.path.dirname(os.environ['MWMAGIC_FAILURE_REPORT']))"
     names = live.run(f"[one for one in {beside} if 'values' in one]")
     assert {one.value["text/plain"] for one in names.values()} == {"[]"}
@@ -127,6 +127,6 @@ def test_files_are_private(live, monkeypatch):
 
 
 def test_what_has_no_room_in_memory_goes_to_the_disk(tmp_path):
-    places = [f"{transfer.MEMORY}/values", f"{tmp_path}/values"]
+    places = [f"{session.MEMORY}/values", f"{tmp_path}/values"]
     assert parcel.roomy(places, 1) == places[0]
     assert parcel.roomy(places, 2**62) == places[1]

@@ -7,7 +7,7 @@ import pytest
 
 from mwmagic.model.slowness import MemoryForecast, SlowCause, Slowdown, Window
 from mwmagic.slowness import judge
-from mwmagic.supervisor.slowness import Growth
+from mwmagic.supervisor.training import Growth
 from mwmagic.words.slowness import forecast_words, page, slow_words
 
 DECODE = "train.py:14 in decode"

@@ -11,7 +11,7 @@ from served import Refused, served
 
 from mwmagic.model.messages import Start
 from mwmagic.model.options import ClusterOptions
-from mwmagic.supervisor import fetches
+from mwmagic.supervisor import files
 
 pytestmark = pytest.mark.usefixtures("nothing_survives")
 
@@ -123,7 +123,7 @@ def test_another_machine_does_not_choose_where_a_file_goes(tmp_path, name):
 
 
 def test_a_fetch_that_is_given_up_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetches, "STEP_BYTES", 10)
+    monkeypatch.setattr(files, "STEP_BYTES", 10)
 
     @on(tmp_path, delay=0.002)
     async def _(client, far):
@@ -138,7 +138,7 @@ def test_a_fetch_that_is_given_up_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_a_machine_that_is_lost_ends_its_fetches(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetches, "STEP_BYTES", 10)
+    monkeypatch.setattr(files, "STEP_BYTES", 10)
 
     @on(tmp_path, delay=0.002)
     async def _(client, far):

@@ -7,7 +7,7 @@ from mwmagic.model.cluster import Task
 from mwmagic.model.slowness import SlowCause, Window
 from mwmagic.record.metrics import Extremes
 from mwmagic.supervisor.report import Measurements
-from mwmagic.supervisor.slowness import SlowSteps
+from mwmagic.supervisor.training import SlowSteps
 
 TASKS = (Task("worker", 0), Task("worker", 1))
 

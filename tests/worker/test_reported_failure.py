@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mwmagic.worker.failure import MEMBERS_LIMIT, report, summary
+from mwmagic.worker.exit import MEMBERS_LIMIT, report_failure, summary
 
 
 class Group(Exception):
@@ -56,7 +56,7 @@ def test_a_group_that_contains_itself_comes_to_an_end():
 
 
 def test_a_report_has_the_members_of_a_group_as_origins(tmp_path):
-    told = report(Group("two", (FIRST, SECOND)), "main.py", str(tmp_path / "report.json"))
+    told = report_failure(Group("two", (FIRST, SECOND)), "main.py", str(tmp_path / "report.json"))
     assert told["message"] == summary(Group("two", (FIRST, SECOND)))
     assert [one["message"] for one in told["origins"]] == [
         "first is empty",

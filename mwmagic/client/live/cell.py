@@ -1,28 +1,56 @@
-"""A live cell: what happens to it, what its tasks print, and Ctrl-C that loses none of it."""
+"""A live cell: what happens to it, what its tasks print, and how that is shown as it runs.
+
+Ctrl-C loses none of it. Lines are shown, but no flood of them, with questions and exceptions.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import RunActive
+from mwmagic.errors import BadArguments, NoRun, RunActive, SupervisorError
 from mwmagic.logs import Guard
 from mwmagic.logs.lines import Follower, Mark
+from mwmagic.logs.terminal import clipped, plain
 from mwmagic.model.live import Answer, CellNews
-from mwmagic.words.live import stuck_words
+from mwmagic.model.status import Question
+from mwmagic.words.live import (
+    debugged_words,
+    freed_words,
+    raised_words,
+    ranks_words,
+    recovered_words,
+    skipped_words,
+    stopped_words,
+    stuck_words,
+    waits_words,
+    widget_words,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
 
     from mwmagic.client.connection import Conversation
+    from mwmagic.model.live import Raised
 
-__all__ = ["LISTEN_SECONDS", "DeferredInterrupt", "LiveCell"]
+    from .session import Live
+
+__all__ = [
+    "LISTEN_SECONDS",
+    "CellOutput",
+    "DeferredInterrupt",
+    "Flood",
+    "InputPrompts",
+    "LiveCell",
+    "Sink",
+]
 
 LISTEN_SECONDS = 0.05
 """The pause between two looks at the logs."""
@@ -214,3 +242,287 @@ class _Gap:
 
     def __exit__(self, *_: object) -> None:
         self._interrupt.open = False
+
+
+_SILENT = (CellNews.BEGUN, CellNews.ANSWER, CellNews.DONE)
+"""The news after which no log is read, as that takes time: the first two say nothing of the output,
+and after the last one all logs are read anyway."""
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""The MIME type of a widget, which says only where in its kernel the widget's model is."""
+
+NOTICE_SECONDS = 0.25
+"""How long an exception waits for the same of other tasks before it is shown."""
+
+CONSEQUENCES: dict[CellNews | None, Callable[[Mapping[str, Any]], str]] = {
+    CellNews.WAITS: waits_words,
+    CellNews.STOPPED: stopped_words,
+    CellNews.FREED: freed_words,
+    CellNews.RECOVERED: recovered_words,
+}
+"""What is reported of the others after an exception, and so after that."""
+
+BURST_CHARACTERS = 200_000
+"""How much is shown at once; JupyterLab takes a million characters in a second."""
+
+STEADY_CHARACTERS = 10_000
+"""How much more each second."""
+
+EXTRA_LINE_CHARACTERS = 50
+"""How many characters a line counts besides its own."""
+
+LONGEST_CHARACTERS = 20_000
+"""How much of a line is shown."""
+
+LAST_LINES = 100
+"""How many of the last lines are shown in any case."""
+
+DEBUGGED_SECONDS = 1.0
+"""How long the others wait after a debugger's command for its next prompt: one task at a time."""
+
+
+class InputPrompts:
+    """Passes on what tasks ask, and what is typed."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        reply: Callable[[str, str | None], None],
+        printed: Callable[[str], Iterable[str]] = lambda _: (),
+    ) -> None:
+        self._say = say
+        self._reply = reply
+        self._printed = printed
+        self._order = _PromptOrder()
+
+    def ask(self, asks: Mapping[str, Question]) -> str | None:
+        """Ask what the next task asks, and return that task; None if none is due yet."""
+        task = self._order.next(asks)
+        if task is None:
+            return None
+        others = self._order.waiting(task, asks)
+        if others:
+            self._say(f"─ {debugged_words(others, task)}")
+        if asks[task].debugger:
+            for line in self._printed(task):
+                self._say(f"[{ranks_words([task])}] {line}")
+        try:
+            text: str | None = input(f"[{ranks_words([task])}] {plain(asks[task].prompt)}")
+        except EOFError:  # Ctrl-D
+            text = None
+        try:
+            self._pass_on(task, text)
+        except BadArguments as error:  # it is too long, and so it is asked again
+            self._say(f"─ {error}")
+            return None
+        self._order.answered(task, asks[task])
+        return task
+
+    def refuse(self, asks: Mapping[str, Question]) -> None:
+        """Pass on to all tasks that ask that no answer will come."""
+        for task in asks:
+            self._pass_on(task, None)
+
+    def _pass_on(self, task: str, text: str | None) -> None:
+        """Reply to a task, which may have ended since it asked; the wait then says why."""
+        with suppress(NoRun, SupervisorError):
+            self._reply(task, text)
+
+
+class _PromptOrder:
+    """Chooses the task to answer: the one in the debugger until it continues, then the next."""
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._until = 0.0
+        self._told: set[str] = set()
+
+    def next(self, asks: Mapping[str, Question]) -> str | None:
+        """Return the task whose question is answered next; None if that is not known yet."""
+        if self._last in asks:
+            return self._last
+        if self._last is not None and time.monotonic() < self._until:
+            return None
+        self._told.clear()
+        return next(iter(asks), None)
+
+    def waiting(self, task: str, asks: Mapping[str, Question]) -> list[str]:
+        """Return the tasks that wait for one in the debugger, and have not been named yet."""
+        others = [one for one in asks if one != task and one not in self._told]
+        self._told.update(others)
+        return others if asks[task].debugger else []
+
+    def answered(self, task: str, question: Question) -> None:
+        """Note that a question was answered."""
+        self._last = task if question.debugger else None
+        self._until = time.monotonic() + DEBUGGED_SECONDS
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a cell's output goes: `say` prints a line, and `show` displays a value by MIME type."""
+
+    say: Callable[[str], None]
+    show: Callable[[Mapping[str, Any]], None]
+
+
+class Notices:
+    """The exceptions that are shown while other tasks still run; those of the end are not."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Raised, tuple[float, list[str]]] = {}
+
+    def hear(self, answer: Answer, now: float) -> None:
+        """Take a task's answer."""
+        if answer.raised is not None and not answer.freed:
+            self._waiting.setdefault(answer.raised, (now, []))[1].append(answer.task)
+
+    def due(self, now: float | None) -> list[tuple[Raised, list[str]]]:
+        """Return what is to be shown now, with the tasks that raised it; without a time, all."""
+        due = [
+            (raised, tasks)
+            for raised, (since, tasks) in self._waiting.items()
+            if now is None or now - since >= NOTICE_SECONDS
+        ]
+        for raised, _ in due:
+            del self._waiting[raised]
+        return due
+
+
+class CellOutput:
+    """Shows one cell: what its tasks print, raise, ask and return."""
+
+    def __init__(self, live: Live, cell: LiveCell, name: str, sink: Sink) -> None:
+        self._live = live
+        self._cell = cell
+        self._name = name
+        self._sink = sink
+        self._size = len(live.cluster.tasks)
+        self._notices = Notices()
+        self._asks: dict[str, Question] = {}
+        self._flood = Flood(sink.say)
+        self._prompts = InputPrompts(sink.say, live.reply)
+        self._printed = time.monotonic()
+
+    def follow(self) -> None:
+        """Show what the tasks print and what happens to the cell, until it is over."""
+        for news in self._live.follow(self._cell):
+            what, said = news or (None, {})
+            if what not in _SILENT or time.monotonic() > self._printed + LISTEN_SECONDS:
+                self.lines()
+                self._printed = time.monotonic()
+            if what is CellNews.SHOW and isinstance(said["value"], dict):
+                self._head([said["task"]], several=self._size > 1)
+                self._show(said["value"])
+            if what is CellNews.ASK:
+                question = Question(said["prompt"], debugger=said["debugger"])
+                self._asks[said["task"]] = question
+            if what is CellNews.ANSWER:
+                self._asks.pop(said["task"], None)
+                self._notices.hear(self._cell.answers[said["task"]], time.monotonic())
+            now = None if what in CONSEQUENCES else time.monotonic()
+            for raised, tasks in self._notices.due(now):
+                self._sink.say(f"─ {raised_words(tasks, raised, self._name)}")
+            if what in CONSEQUENCES:
+                self._sink.say(f"─ {CONSEQUENCES[what](said)}")
+            if self._asks and not self._cell.over:
+                self.lines(every=True)
+                self._asks.pop(self._prompts.ask(self._asks) or "", None)
+        self.lines()
+        self._traces()
+
+    def interrupted(self) -> None:
+        """Show what was left to tell when the cell was interrupted."""
+        self.lines()
+        self._flood.release()
+        if self._cell.recovered is not None:
+            self._sink.say(f"─ {recovered_words(self._cell.recovered)}")
+
+    def lines(self, *, every: bool = False) -> None:
+        """Show the lines that are due, or every one."""
+        self._flood.pass_time(time.monotonic())
+        for tasks, text in self._cell.lines(every=every):
+            self._flood.feed(text if self._size == 1 else f"[{ranks_words(tasks)}] {text}")
+        if every or self._cell.over:
+            self._flood.release()
+
+    def _head(self, tasks: Sequence[str], *, several: bool) -> None:
+        """Name the tasks that what follows comes from, where it may come from others."""
+        if several:
+            self._sink.say(f"[{ranks_words(tasks)}]")
+
+    def _traces(self) -> None:
+        """Show each traceback once, with the tasks that have it."""
+        groups: dict[str, list[str]] = {}
+        for task, one in self._cell.ranked().items():
+            if one.raised is not None and not one.raised.left and not one.freed:
+                groups.setdefault(one.raised.trace, []).append(task)
+        for trace, tasks in groups.items():
+            self._sink.say(f"[{ranks_words(tasks)}] {trace.rstrip()}")
+
+    def values(self) -> None:
+        """Display the values of the last expression, equal ones once."""
+        groups: list[tuple[Mapping[str, Any], list[str]]] = []
+        for task, answer in self._cell.ranked().items():
+            same = next((tasks for value, tasks in groups if value == answer.value), None)
+            if same is not None:
+                same.append(task)
+            else:
+                groups.append((answer.value, [task]))
+        for value, tasks in groups:
+            if value:
+                self._head(tasks, several=len(groups) > 1)
+                self._show(value)
+
+    def _show(self, value: Mapping[str, Any]) -> None:
+        """Display a value; a widget would load forever, as its model is not in this kernel."""
+        if WIDGET in value:
+            text = widget_words(str(value.get("text/plain", "")))
+            value = {**value, "text/plain": text}
+            del value[WIDGET]
+        self._sink.show(value)
+
+
+class Flood:
+    """Shows lines as they come; of too many the first and the last, with how many are left out."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._room = float(BURST_CHARACTERS)
+        self._then: float | None = None
+        self._held: deque[str] = deque()
+        self._skipped = 0
+
+    def pass_time(self, now: float) -> None:
+        """Make room as time passes, and show what was held back once there is enough."""
+        passed = 0.0 if self._then is None else now - self._then
+        self._room = min(self._room + STEADY_CHARACTERS * passed, BURST_CHARACTERS)
+        self._then = now
+        if self._held and self._room > BURST_CHARACTERS / 2:
+            self.release()
+
+    def feed(self, text: str) -> None:
+        """Show a line, or hold it back."""
+        short = clipped(text, LONGEST_CHARACTERS)
+        line = text if short == text else f"{short} …"
+        if self._held or self._room < len(line) + EXTRA_LINE_CHARACTERS:
+            self._held.append(line)
+            if len(self._held) > LAST_LINES:
+                self._held.popleft()
+                self._skipped += 1
+        else:
+            self._show(line)
+
+    def release(self) -> None:
+        """Show the last lines that were held back."""
+        if self._skipped:
+            self._say(skipped_words(self._skipped))
+        held = list(self._held)
+        self._held.clear()
+        self._skipped = 0
+        for line in held:
+            self._show(line)
+
+    def _show(self, line: str) -> None:
+        self._room -= len(line) + EXTRA_LINE_CHARACTERS
+        self._say(line)

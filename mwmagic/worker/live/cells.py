@@ -44,8 +44,7 @@ from mwmagic.model.live import CELL_BYTES, FREED, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
 from mwmagic.recovery.task import collectives, state
 from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
-from mwmagic.worker.exit import set_last
-from mwmagic.worker.failure import summary
+from mwmagic.worker.exit import set_last, summary
 from mwmagic.worker.line import descriptor, save_file
 from mwmagic.worker.runtime import outlast_sleep
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from mwmagic.worker.accounts import links
+from mwmagic.worker.looks import links
 
 
 @pytest.fixture
