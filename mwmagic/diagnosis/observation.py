@@ -70,6 +70,8 @@ class Observation:
     """Whether TensorFlow is at work in it and its log contains TensorFlow's notices."""
     code: int | None = None
     """Its exit code, if it exited."""
+    over: bool = False
+    """Whether its program is over; the process may take long to end."""
     stack: Stack | None = None
     """Where it is, if that is known."""
 
@@ -131,6 +133,9 @@ def _stalls(tasks: Sequence[Observation]) -> Iterable[Finding]:
     yield from _mistaken(tasks)
     yield from _refused(tasks)
     yield from _missing(tasks)
+    for seen in tasks:
+        if seen.over and seen.stack is not None and seen.stack.finalizes:
+            yield Finding(Symptom.DOES_NOT_END, seen.task)
     inside = [seen for seen in tasks if seen.waits]
     outside = [seen for seen in tasks if seen.stack is not None and not seen.waits]
     for seen in inside:
@@ -203,6 +208,11 @@ class Stack:
     """Whether that line has called an operation of the framework."""
     frame: Frame | None = None
     """That line, without its source."""
+
+    @property
+    def finalizes(self) -> bool:
+        """Whether no thread runs Python: the interpreter frees what it has."""
+        return "<no Python frame>" in self.text and not _FRAME.search(self.text)
 
 
 def _main_thread(text: str) -> list[re.Match[str]]:

@@ -627,6 +627,16 @@ STALLS = (
         "https://github.com/tensorflow/tensorflow/issues/37112",
         symptoms=(Finding(Symptom.KEEPS_OTHERS_WAITING),),
     ),
+    KnownFailure(
+        "stalled-end",
+        "A worker that has finished does not end",
+        "The interpreter frees what global variables hold, and that never returns. With an "
+        "iterator of TensorFlow whose dataset runs Python, as in `tf.py_function`, it happens now "
+        "and then, without mwmagic too: TensorFlow waits for a thread that may no longer run.",
+        "`del` the iterator at the end of the program, or create it in a function",
+        "https://docs.python.org/3.14/c-api/init.html#cautions-regarding-runtime-finalization",
+        symptoms=(Finding(Symptom.DOES_NOT_END),),
+    ),
 )
 """Problems that keep a run from making progress."""
 

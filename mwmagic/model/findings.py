@@ -105,6 +105,7 @@ class Symptom(str, Enum):
     WAITS_IN_SAVE = "waits-in-save"
     KEEPS_OTHERS_WAITING = "keeps-others-waiting"
     DIFFERENT_PLACES = "different-places"
+    DOES_NOT_END = "does-not-end"
 
 
 @dataclass(frozen=True)

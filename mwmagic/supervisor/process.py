@@ -320,6 +320,7 @@ class TaskProcess:
             log=self.output.notable,
             phase=self.output.phase,
             verbose=self._verbose,
+            over=self._own is not None,
             stack=stack,
         )
 

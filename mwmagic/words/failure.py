@@ -196,6 +196,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.WAITS_IN_SAVE: lambda f: f"waits for the others in a save, {_at(f.at)}",
     Symptom.KEEPS_OTHERS_WAITING: _keeps_waiting,
     Symptom.DIFFERENT_PLACES: _different_places,
+    Symptom.DOES_NOT_END: lambda _: "has finished its program, but its interpreter does not end",
 }
 
 

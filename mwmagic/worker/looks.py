@@ -176,7 +176,8 @@ class ThreadLooks:
         for thread, frame in frames.items():
             line = _called_line(frame)
             if line:
-                self._seen["at_main" if thread == self._main else "at_input"][line] += 1
+                beside = thread == self._main and not _gets_batch(frame)
+                self._seen["at_main" if beside else "at_input"][line] += 1
 
 
 def _contents(path: str) -> bytes:

@@ -93,17 +93,19 @@ class StepSampler(_Windows):
     def __init__(self, box: Outbox, model: Any) -> None:
         super().__init__(box)
         self._model = model
+        # Keras on JAX does not wait for a step, so its callbacks do: they are code of a loop.
+        self._looped = hasattr(model, "_jax_state_synced")
 
     def calling(self) -> None:
         """Note that callbacks are called."""
-        if self._window is not None:
+        if self._window is not None and not self._looped:
             self._window.looks.aside = True
 
     def called(self, began: float) -> None:
         """Note that callbacks were called then, and have returned."""
         strategy = getattr(self._model, "distribute_strategy", None)
         waited = vars(strategy).pop(VOTE_SECONDS, 0.0) if strategy is not None else 0.0
-        if self._window is not None:
+        if self._window is not None and not self._looped:
             self._window.looks.aside = False
             self._window.votes += waited
             self._window.callbacks += max(time.monotonic() - began - waited, 0.0)

@@ -810,6 +810,20 @@ STUCK = (
         + "import time\ntotal(tf.ones(3))\nif not first:\n    time.sleep(600)\ntotal(tf.ones(3))",
     ),
     Case(
+        "stalled-end",
+        Finding(Symptom.DOES_NOT_END),
+        # TensorFlow's iterators do that only now and then.
+        """
+import ctypes, functools, os
+import tensorflow as tf
+
+class Iterator:
+    __del__ = functools.partial(ctypes.CDLL(None).read, os.pipe()[0], bytes(1), 1)
+
+batches = Iterator()
+""",
+    ),
+    Case(
         "stalled-places",
         Finding(Symptom.DIFFERENT_PLACES),
         GANG

@@ -40,3 +40,15 @@ def awaited():
 @pytest.mark.parametrize("look", [looked_at, awaited])
 def test_frames_that_were_looked_at_are_freed_without_the_garbage_collector(uncollected, look):
     assert look()() is None
+
+
+LOADER = "def __next__(sample):\n    return sample()\n"
+
+
+def test_a_line_that_a_loader_runs_in_the_main_thread_belongs_to_the_input():
+    names = {}
+    exec(compile(LOADER, "/x/torch/utils/data/dataloader.py", "exec"), names)
+    looks = ThreadLooks()
+    names["__next__"](lambda: eventually(lambda: looks.input > 0.05, "looks at the loader"))
+    looks.end()
+    assert set(looks.lines()) == {"at_input"}

@@ -42,10 +42,13 @@ def training(monkeypatch):
     monkeypatch.setattr(steps, "ThreadLooks", lambda: Looks(clock, spent))
     box = SimpleNamespace(put=lambda _, message, __: sent.append((clock.now, message)))
 
-    def trained(count, seconds, executed=1):
-        sampler = StepSampler(box, SimpleNamespace())
+    def trained(count, seconds, executed=1, calls=0.0, **model):
+        sampler = StepSampler(box, SimpleNamespace(**model))
         for number in range(executed, count + 1, executed):
             clock.now += seconds * executed
+            sampler.calling()
+            began, clock.now = clock.now, clock.now + calls
+            sampler.called(began)
             sampler.step(number)
         return sent, sum(spent) / clock.now
 
@@ -69,3 +72,8 @@ def test_long_trainings_are_measured_for_less_than_half_a_percent_of_a_cpu(
 ):
     _, cost = training(max(2000, int(100 / seconds)), seconds, executed)
     assert 0 < cost < 0.005
+
+
+def test_callbacks_that_wait_for_a_step_of_jax_are_not_said_to_take_long(training):
+    assert training(100, 0.01, calls=0.05)[0][-1][1]["callbacks"] == pytest.approx(0.05)
+    assert training(100, 0.01, calls=0.05, _jax_state_synced=True)[0][-1][1]["callbacks"] == 0
