@@ -4,10 +4,10 @@
 Several repairs apply only inside the step that `Model.fit` or `Model.evaluate` passes to
 `strategy.run`, so that a custom training loop keeps the behaviour its author has seen.
 
-What such a step computes of a share, and would compute of the whole otherwise, is a term of the
-loss beside those that Keras divides, a gradient that the step changes before it is summed, and a
-loss that compares samples with each other. Each is found in the graph of the step, when it is
-traced.
+Three things come out of a worker's share in such a step that one process computes of the whole: a
+term of the loss beside those that Keras divides, a gradient that the step changes before it is
+summed, and a loss that compares samples with each other. Each is found in the graph of the step,
+when it is traced.
 """
 
 from __future__ import annotations

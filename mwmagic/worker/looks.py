@@ -3,8 +3,8 @@
 Nothing is added to what the framework runs. If the process's CPU clock stands still, the main
 thread has called the framework, and no thread waits for a CPU, then the step waits for others: in a
 collective, as long as no GPU computes. The looks cost CPU time in proportion to how often they are
-made, so they are rarer if there are many threads. What the kernel, Python and TensorFlow count all
-the time is read now and then.
+made, so they are rarer if there are many threads. The counts that the kernel, Python and TensorFlow
+keep all the time are read now and then.
 """
 
 from __future__ import annotations
