@@ -19,7 +19,6 @@ from labels import LABEL, processes
 from . import environments, peers
 from .case import Case, Line
 from .kernels import kernel
-from .peers import PRINTED_BYTES
 from .ratio import alternated
 
 TASKS = 2
@@ -96,7 +95,7 @@ def clear(label):
 
 
 def interactive(peer):
-    """Start; then, where it runs cells, evaluate and print; return seconds, and bytes per byte."""
+    """Start, and evaluate where it runs cells; return the seconds."""
     with notebook(peer) as one:
         request, _, start = one.begin(peer.start)
         one.kernel.hear(request)
@@ -105,8 +104,6 @@ def interactive(peer):
             for _ in range(3):
                 one.kernel.run(peer.trip)
             found["trip"] = median(one.kernel.run(peer.trip).seconds for _ in range(TRIPS))
-        if peer.prints:
-            found["bytes"] = one.kernel.run(peer.prints).bytes / PRINTED_BYTES
         return found
 
 
@@ -161,13 +158,12 @@ def restart(peer):
         return {"restart": max(moment for _, moment in again.values()) - began}
 
 
-SESSIONS = (peers.IPYPARALLEL, peers.NBDISTRIBUTED)
+SESSIONS = (peers.IPYPARALLEL,)
 PROGRAMS = (peers.TORCHRUN, peers.RAY)
 
 WORKS = {
     "start": ("start to both tasks' first line", "s"),
     "trip": ("a cell's round trip in a notebook", "s"),
-    "bytes": ("sent to the page for what tasks print", "byte/byte"),
     "restart": ("SIGKILL of a task to both running again", "s"),
     "told": ("SIGKILL of a task until the notebook reports it", "s"),
     "left": (f"processes left {LEFT_SECONDS:.0f} s after SIGKILL of the kernel", ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,9 +61,6 @@ class Line:
     theirs: list[float] = field(default_factory=list)
     aim: float | None = None
     note: str = ""
-
-    def as_json(self):
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,6 @@ PINS = {
     "torchrun": ("torch==2.13.0+cpu", "numpy==2.3.5", "ipykernel==7.4.0"),
     "ipyparallel": ("ipyparallel==9.2.0", "ipykernel==7.4.0"),
     "ray": ("ray[train]==2.60.0", "torch==2.13.0+cpu", "ipykernel==7.4.0"),
-    "nbdistributed": (
-        "nbdistributed==0.1.0",
-        "torch==2.13.0+cpu",
-        "numpy==2.3.5",
-        "ipykernel==7.4.0",
-    ),
 }
 """What is installed into each. PyTorch's edition for the CPU: the other brings gigabytes."""
 

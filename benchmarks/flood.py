@@ -1,7 +1,7 @@
 """What it costs a worker to print a lot while no one reads it.
 
-A process prints line by line, or 1,000 lines at once, in turn into a file, through a pipe into
-``cat``, and as a worker whose log mwmagic keeps. All print unbuffered, as workers do.
+A process prints line by line, or 1,000 lines at once, in turn into a file, and as a worker whose
+log mwmagic keeps. Both print unbuffered, as workers do.
 """
 
 from __future__ import annotations
@@ -38,21 +38,13 @@ def into_file(path, args):
     return log
 
 
-def into_cat(path, args):
-    log = path / "cat.log"
-    plain = subprocess.Popen([*PLAIN, *args], cwd=path, stdout=subprocess.PIPE)
-    with log.open("wb") as file, plain:
-        subprocess.run(["cat"], stdin=plain.stdout, stdout=file, check=True)
-    return log
-
-
 def into_log(path, args):
     with cluster(1, path) as one:
         run = one.run("main.py", args=args, cwd=path).wait()
         return Path(run.status().tasks["worker:0"].log)
 
 
-WAYS = {"file": into_file, "cat": into_cat, "mwmagic": into_log}
+WAYS = {"file": into_file, "mwmagic": into_log}
 
 
 def seconds(way, path, lines):
@@ -71,14 +63,13 @@ def measure(lines, plan):
         calls = {way: partial(seconds, way, path, lines) for way in WAYS}
         found = alternated(plan.rounds(7, 2), **calls)
     what = f"printing {SIZES[lines] >> 20} MB, {lines} lines at once"
-    for other in ("file", "cat"):
-        yield Line(what, "s", found["mwmagic"], f"into {other}", found[other])
+    yield Line(what, "s", found["mwmagic"], "into a file", found["file"])
 
 
 CASES = [
     Case(
         f"flood-{lines}",
-        f"a process that prints {lines} lines at once, against printing into a file and `cat`",
+        f"a process that prints {lines} lines at once, against printing into a file",
         partial(measure, lines),
     )
     for lines in SIZES

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
@@ -21,11 +22,10 @@ class Failed(Exception):
 
 @dataclass
 class Answer:
-    """What came of a cell: all that it showed, and the bytes that every page got for it."""
+    """What came of a cell: all that it showed, and whether it raised."""
 
     seconds: float = 0.0
     text: str = ""
-    bytes: int = 0
     failed: bool = False
 
 
@@ -47,25 +47,19 @@ class Kernel:
         answer, began = Answer(), time.monotonic()
         while True:
             left = seconds - (time.monotonic() - began)
-            kind, content, size, parent = self._next(max(left, 0.0))
-            answer.bytes += size
+            try:
+                message = self.client.get_iopub_msg(timeout=max(left, 0.0))
+            except Empty:
+                raise TimeoutError("the cell did not end in time") from None
+            kind, content = message["msg_type"], message["content"]
             if kind == "error":
                 answer.failed = True
                 answer.text += "\n".join(content["traceback"])
             answer.text += content.get("text", "") + content.get("data", {}).get("text/plain", "")
+            parent = message["parent_header"].get("msg_id")
             if parent == request and content.get("execution_state") == "idle":
                 answer.seconds = time.monotonic() - began
                 return answer
-
-    def _next(self, seconds):
-        socket = self.client.iopub_channel.socket
-        if not socket.poll(1000 * seconds):
-            raise TimeoutError("the cell did not end in time")
-        frames = socket.recv_multipart()
-        _, parts = self.client.session.feed_identities(frames)
-        message = self.client.session.deserialize(parts)
-        parent = message["parent_header"].get("msg_id")
-        return message["msg_type"], message["content"], sum(map(len, frames)), parent
 
     def run(self, code, seconds=CELL_SECONDS):
         """Run a cell; raise if it does."""

@@ -15,12 +15,6 @@ def note(rank):
 """
 """Gives a task `note(rank)`, which notes when it was called, and by which process."""
 
-LINES = 2000
-LINE = "step 5000 of a training with loss=0.4321 and accuracy=0.98765"
-PRINTS = f"for line in range({LINES}): print('{LINE}', line % 10)\n"
-PRINTED_BYTES = 2 * LINES * (len(LINE) + len(" 0\n"))
-"""What two tasks print."""
-
 
 @dataclass(frozen=True)
 class Peer:
@@ -36,8 +30,6 @@ class Peer:
         Cells until both tasks have noted their first line.
     trip : str
         Evaluates ``1 + 1`` on both tasks.
-    prints : str
-        Prints on both tasks.
     waits : str
         Notes once more on both tasks, which then sleep.
     told : str
@@ -57,7 +49,6 @@ class Peer:
     start: tuple[str, ...]
     names: str
     trip: str = ""
-    prints: str = ""
     waits: str = ""
     told: str = ""
     restarts: tuple[str, ...] = ()
@@ -76,7 +67,6 @@ LIVE = Peer(
     setup=("%load_ext mwmagic",),
     start=(CLUSTER, f"%%mw_live\n{NOTE}note({RANK})\n"),
     trip="%%mw_live\n1 + 1",
-    prints=f"%%mw_live\n{PRINTS}",
     waits=f"%%mw_live\nnote({RANK})\ntime.sleep(600)\n",
     names=r"worker:1",
 )
@@ -105,24 +95,8 @@ IPYPARALLEL = Peer(
     environment="ipyparallel",
     start=(IPYPARALLEL_START, f"%%px\n{NOTE}note(rank)\n"),
     trip="%%px\n1 + 1",
-    prints=f"%%px\n{PRINTS}",
     waits="%%px\nnote(rank)\ntime.sleep(600)\n",
     names=r"(?i)engine\W{0,4}1\b",
-)
-
-
-NBDISTRIBUTED_FIRST = f"%%distributed\n{NOTE}note(rank)\n"
-"""Sent twice: nbdistributed loses the first cell after `%dist_init`, and gives it up after 30 s."""
-
-NBDISTRIBUTED = Peer(
-    name="nbdistributed",
-    environment="nbdistributed",
-    setup=("%load_ext nbdistributed",),
-    start=("%dist_init -n 2", NBDISTRIBUTED_FIRST, NBDISTRIBUTED_FIRST),
-    trip="%%distributed\n1 + 1",
-    prints=f"%%distributed\n{PRINTS}",
-    waits="%%distributed\nnote(rank)\ntime.sleep(600)\n",
-    names=r"(?i)(rank|worker)\W{0,4}1\b",
 )
 
 

@@ -127,7 +127,7 @@ def played(name, plan):
     """Return a case's lines, or why there are none."""
     [case] = [one for one in CASES if one.name == name]
     try:
-        return {"lines": [line.as_json() for line in case.measure(plan)]}
+        return {"lines": [asdict(line) for line in case.measure(plan)]}
     except Skipped as reason:
         return {"failure": f"skipped: {reason}"}
     except Exception as error:  # noqa: BLE001 - the other cases continue

@@ -38,6 +38,7 @@ __all__ = [
     "Following",
     "LogView",
     "add_log_options",
+    "chosen_view",
     "log_objects",
     "pattern",
     "pieces",
@@ -103,10 +104,14 @@ def log_objects(record: Record, given: Namespace) -> list[dict[str, Any]]:
     return found
 
 
+def chosen_view(given: Namespace) -> dict[str, Any]:
+    """Return how the options say that logs are shown, as `read` and `pieces` take it."""
+    return {"raw": given.raw, "ansi": given.ansi, "tail": given.tail, "grep": given.grep}
+
+
 def _one(record: Record, task: TaskName, given: Namespace, limit: int) -> list[str]:
     path = record.log_path(task, given.attempt)
-    how = {"raw": given.raw, "ansi": given.ansi, "tail": given.tail, "grep": given.grep}
-    return read(path, limit=limit, **how)
+    return read(path, limit=limit, **chosen_view(given))
 
 
 def read(

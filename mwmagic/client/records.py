@@ -38,7 +38,7 @@ from .run import program_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mwmagic.model.findings import Cause
     from mwmagic.record import Record
@@ -251,17 +251,11 @@ def _cause(cause: Cause) -> dict[str, Any]:
     }
 
 
-def wait_until(
-    record: Record,
-    until: str | None,
-    timeout: float | None,
-    look: Callable[[float], None] = time.sleep,
-) -> bool:
+def wait_until(record: Record, until: str | None, timeout: float | None) -> bool:
     """Wait until a run is over, or until a filter is true of it, as ``--where`` takes it.
 
     Return whether it is true; without a filter, whether the run finished. BadArguments is raised if
-    the filter names what the run has not got to its end, and WaitTimeout after `timeout` seconds;
-    `look` is called with the seconds between two looks.
+    the filter names what the run has not got to its end, and WaitTimeout after `timeout` seconds.
     """
     check = Filter(until) if until else None
     end = None if timeout is None else time.monotonic() + timeout
@@ -278,7 +272,7 @@ def wait_until(
             return check is None and status.result.value == "finished"
         if end is not None and time.monotonic() >= end:
             raise WaitTimeout(f"run {record.number} is still going after {timeout:g} s")
-        look(RECORD_SECONDS)
+        time.sleep(RECORD_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def coloured(table: RunTable | TrialTable) -> str:
 
     A table of more than `COLOURED_ROWS` is plain: rich needs 0.5 ms for each row.
     """
-    tones, console = table.tones, _sized(Console())
+    tones, console = table.tones, _console()
     if not tones or len(tones) > COLOURED_ROWS:
         return printable(repr(table))
     columns, notes = table.shown()
@@ -118,8 +118,9 @@ def _cell(column: Column, row: int, kind: str) -> Text:
     return _text(column.texts[row], STYLES.get(kind, "dim") if column.name == "state" else style)
 
 
-def _sized(console: Console) -> Console:
-    """Give a terminal a size if it has none: rich would show nothing at all."""
+def _console() -> Console:
+    """Return the terminal, with a size if it has none: rich would show nothing at all."""
+    console = Console()
     if not console.width or not console.height:  # `COLUMNS=0`
         console.size = ConsoleDimensions(console.width or COLUMNS, console.height or LINES)
     return console
@@ -183,12 +184,12 @@ class _Picture:
 
 
 @contextmanager
-def live(run: Run, console: Console | None = None) -> Iterator[Console]:
+def live(run: Run) -> Iterator[Console]:
     """Keep a live table of a run at the bottom of the terminal; its last state stays there.
 
     If the output is not a terminal, only the last state is printed.
     """
-    console = _sized(console or Console())
+    console = _console()
     if not console.is_terminal:
         yield console
         console.out(printable(text(run.status())), highlight=False)

@@ -15,7 +15,7 @@ from mwmagic.client.arguments import (
 )
 from mwmagic.client.export import KINDS, Code, export_record, has_values, transcript
 from mwmagic.client.profiling import add_profile, profile, profile_lines
-from mwmagic.client.reading import add_log_options, pieces, recorded
+from mwmagic.client.reading import add_log_options, chosen_view, pieces, recorded
 from mwmagic.dashboard.exports import FORMATS, add_export, check_options, export_runs
 from mwmagic.dashboard.runs import NotebookComparison, NotebookTable
 from mwmagic.dashboard.static import page, text
@@ -222,9 +222,8 @@ def _going(session: Session, given: Namespace) -> Run | None:
 
 def _follow(session: Session, given: Namespace, run: Run) -> list[str]:
     """Print the last lines so far, then new lines as they come, until the run is over."""
-    how = {"raw": given.raw, "ansi": given.ansi, "grep": given.grep, "tail": given.tail}
     shown: list[str] = []
-    for lines in filter(None, pieces(run, given.task, **how)):
+    for lines in filter(None, pieces(run, given.task, **chosen_view(given))):
         texts = [line if given.task is not None else f"[{task}] {line}" for task, line in lines]
         session.say("\n".join(texts))
         shown += texts

@@ -28,7 +28,7 @@ class Queries:
         self.env = dict(env)
         self.pids: set[int] = set()
 
-    async def answer(self, *command: str, seconds: float = COMMAND_SECONDS) -> str:
+    async def answer(self, *command: str) -> str:
         """Return what a command prints; nothing if it fails, is missing or takes too long."""
         starting = asyncio.create_task(self._started(command))
         try:
@@ -40,7 +40,7 @@ class Queries:
         if process is None:
             return ""
         try:
-            out, _ = await within(seconds, process.communicate())
+            out, _ = await within(COMMAND_SECONDS, process.communicate())
         except asyncio.TimeoutError:
             return ""
         finally:
