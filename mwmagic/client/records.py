@@ -259,6 +259,7 @@ def wait_until(
 ) -> bool:
     """Wait until a run is over, or until a filter is true of it, as ``--where`` takes it.
 
+    The filter may also have the ``epoch`` and the ``step`` that the run has reached.
     Return whether it is true; without a filter, whether the run finished. BadArguments is raised if
     the filter names what the run has not got to its end, and WaitTimeout after `timeout` seconds;
     `look` is called with the seconds between two looks.
@@ -269,7 +270,7 @@ def wait_until(
         now = record.read_once()
         status = now.status
         if check is not None:
-            values = facts_of(now, curves=False).values()
+            values = {**status.reached, **facts_of(now, curves=False).values()}
             if check(values):
                 return True
             if status.settled:

@@ -177,7 +177,10 @@ def test_a_wait_ends_with_a_code(here, shell):
     assert shell("wait", "--until", "val_loss<0.5")[0] == 0
     code, out, _ = shell("wait", "--until", "val_loss<0.2", "--json")
     assert (code, json.loads(out)["number"]) == (1, 1)
-    write(here, how="stopped")
+    tasks = {"worker:0": {"progress": {"epoch": 4, "step": 20}}, "worker:1": {}}
+    write(here, how="stopped", tasks=tasks)
+    assert shell("wait", "--until", "epoch>3 and step==20")[0] == 0
+    assert shell("wait", "--until", "epoch>4")[0] == 1
     assert shell("wait")[0] == 1
     own = {"pid": os.getpid(), "started": time.time()}
     import psutil
