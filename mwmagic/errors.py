@@ -18,7 +18,7 @@ The hierarchy::
     │   └── SupervisorLost        the supervisor went away
     ├── MessageError              a message that no process of this version sends
     ├── BadArguments              a magic or command got arguments that it does not accept
-    ├── WaitInterrupted           waiting was interrupted; the run continues
+    ├── WaitInterrupted           Ctrl-C ended a wait or a magic; the run continues
     ├── WaitTimeout               a run took longer than the timeout (also a TimeoutError)
     └── RunFailed                 a run ended without success
         ├── WorkerFailed          a task failed, and with it the run
@@ -130,7 +130,7 @@ class BadArguments(MwmagicError):
 
 
 class WaitInterrupted(MwmagicError):
-    """Waiting was interrupted; the run continues."""
+    """Ctrl-C ended a wait or a magic; the run continues."""
 
 
 class WaitTimeout(MwmagicError, TimeoutError):

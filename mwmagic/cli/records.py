@@ -170,7 +170,7 @@ def add_wait(command: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command that waits for a run."""
     work.add_run(command)
     add = command.add_argument
-    what = "Wait until this is true of the run, as 'val_loss<0.3' (default: until it is over)."
+    what = "Wait until this is true of the run, as 'val_loss<0.3 or epoch>3' (default: its end)."
     add("--until", metavar="FILTER", help=what)
     what = f"Give up after this time, such as 90 or 1h, with exit code {TIMEOUT_CODE}."
     add("--timeout", type=reader(read_duration), metavar="TIME", help=what)

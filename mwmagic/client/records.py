@@ -254,6 +254,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
 def wait_until(record: Record, until: str | None, timeout: float | None) -> bool:
     """Wait until a run is over, or until a filter is true of it, as ``--where`` takes it.
 
+    The filter may also have the ``epoch`` and the ``step`` that the run has reached.
     Return whether it is true; without a filter, whether the run finished. BadArguments is raised if
     the filter names what the run has not got to its end, and WaitTimeout after `timeout` seconds.
     """
@@ -263,7 +264,7 @@ def wait_until(record: Record, until: str | None, timeout: float | None) -> bool
         now = record.read_once()
         status = now.status
         if check is not None:
-            values = facts_of(now, curves=False).values()
+            values = {**status.reached, **facts_of(now, curves=False).values()}
             if check(values):
                 return True
             if status.settled:

@@ -427,13 +427,9 @@ def _known(status: RunStatus, params: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"took": time.time() - status.started}
     for name, value in params.items():
         found |= {name.rpartition(".")[2]: value, name: value}
+    for name, value in status.reached.items():
+        found.setdefault(name, value)
     for task in status.tasks.values():
-        reached = task.progress
-        if reached is None:
-            continue
-        for name, value in (("epoch", reached.epoch), ("step", reached.step)):
-            if value is not None:
-                found.setdefault(name, value)
-        for name, value in reached.metrics.items():
-            found.setdefault(name, value)
+        for name, number in task.progress.metrics.items() if task.progress is not None else ():
+            found.setdefault(name, number)
     return found

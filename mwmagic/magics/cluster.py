@@ -58,7 +58,7 @@ def mw_cluster(session: Session, given: Namespace, _cell: str) -> Cluster:
     else:
         before = session.before(old.options.name)
         repetition = repeat(old.options, asked, session.defaults(), before)
-        cluster = _ACTIONS[repetition.outcome](session, old, repetition)
+        cluster = _ACTIONS[repetition.outcome](session, old, repetition, asked)
     session.use(cluster, declared=old is None or "workers" in asked)
     _say_orphaned(session)
     return cluster
@@ -93,7 +93,9 @@ def _new(session: Session, options: Mapping[str, Any]) -> Cluster:
     return cluster
 
 
-def _reuse(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
+def _reuse(
+    session: Session, old: Cluster, repetition: Repetition, _asked: Mapping[str, Any]
+) -> Cluster:
     name, jobs = repetition.options.name, jobs_words(old.machines)
     told = f"{name!r} ({jobs})" if jobs else repr(name)
     session.say(f"reusing the cluster {told}; `%mw_stop --cluster` ends it")
@@ -101,7 +103,9 @@ def _reuse(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
     return old
 
 
-def _update(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
+def _update(
+    session: Session, old: Cluster, repetition: Repetition, _asked: Mapping[str, Any]
+) -> Cluster:
     old.update(**{change.name: change.new for change in repetition.changes})
     session.say(f"updated the cluster {old.options.name!r}: {_words(repetition)}")
     run = old.latest
@@ -111,16 +115,23 @@ def _update(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
     return old
 
 
-def _replace(session: Session, old: Cluster, repetition: Repetition) -> Cluster:
+def _replace(
+    session: Session, old: Cluster, repetition: Repetition, asked: Mapping[str, Any]
+) -> Cluster:
     name, why = repetition.options.name, _words(repetition)
     run = old.latest
-    if run is not None and not run.over:
+    going = run is not None and not run.over
+    if run is not None and going and not asked.get("replace"):
         with session.showing(old):
             raise RunActive(
                 f"the cluster {name!r} is busy with run {run.number} ({run.words}), and it must be "
-                f"replaced to get {why}; `%mw_stop` the run first, or give the new cluster a --name"
+                f"replaced to get {why}; `%mw_stop` the run first, add --replace, which stops it, "
+                "or give the new cluster a --name"
             )
     _check_held(session, old, why)
+    if run is not None and going:
+        run.stop()
+        session.say(f"stopped run {run.number}")
     old.shutdown()
     new = _new(session, repetition.options.as_json())
     session.say(f"replaced the cluster {name!r}: {why}")

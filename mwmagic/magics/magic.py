@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mwmagic.client.arguments import ConciseParser
-from mwmagic.errors import BadArguments, FileTrouble, MwmagicError
+from mwmagic.errors import BadArguments, FileTrouble, MwmagicError, WaitInterrupted
 from mwmagic.words.file import file_words
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class Magic:
             result = self.act(session, given, cell)
         except MwmagicError:
             raise
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"{self.parser.prog} was interrupted, and may have done a part of its work; "
+                "`%mw_status` shows where the run is"
+            ) from None
         except OSError as error:  # a directory or a record was removed or locked
             raise FileTrouble(file_words(error)) from error
         if given.out:

@@ -133,8 +133,8 @@ def mw_gc(session: Session, given: Namespace, _cell: str) -> None:
 @magic(Parser("%mw_status", "Show the run and each of its tasks."))
 def mw_status(session: Session, _given: Namespace, _cell: str) -> StatusTable:
     """Show the run and its tasks."""
-    run = session.run()
-    return StatusTable(session.record().status if run is None else run.status())
+    record, run = session.record(), session.run()  # whose news are the latest by then
+    return StatusTable(record.status if run is None else run.status())
 
 
 _STACKS = Parser("%mw_stacks", "Show where each task is, stragglers first.")

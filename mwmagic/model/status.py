@@ -338,6 +338,16 @@ class RunStatus(Stored):
         """How its programs ended, once they are over."""
         return self.outcome if self.state is RunState.KEPT and self.outcome else self.state
 
+    @property
+    def reached(self) -> dict[str, int]:
+        """The ``epoch`` and the ``step``, each of the first task that has reported it."""
+        found: dict[str, int] = {}
+        for one in (task.progress for task in self.tasks.values() if task.progress is not None):
+            for name, value in (("epoch", one.epoch), ("step", one.step)):
+                if value is not None:
+                    found.setdefault(name, value)
+        return found
+
     def lost(self) -> RunStatus:
         """Return the status once the supervisor is gone: lost, unless the run had ended."""
         if self.over:

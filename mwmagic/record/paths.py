@@ -9,7 +9,7 @@ are replaced, even after the directory was moved.
       .gitignore                    ignores the folder
       written/main.py               the hash of what mwmagic wrote to main.py beside the folder
       demo.log                      what the kernel of `mwmagic demo` printed
-      runs/.lock                    held while the next run's directory is created
+      runs/.lock                    held while a run gets or keeps its number
       runs/.removed                 the highest number of a run that was removed: it stays taken
       runs/index/0.json             a copy of what a table shows of runs 1 to 499 that are over
       sweeps/0002/                  a sweep: sweep.json, program.py, trials.jsonl, writer.json
@@ -36,15 +36,21 @@ Files have mode 0600 and directories 0700: code and logs may hold secrets.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mwmagic.errors import FileTrouble
 from mwmagic.model.cluster import TYPES, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "FOLDER",
@@ -59,11 +65,11 @@ __all__ = [
     "is_as_written",
     "keep_from_git",
     "keep_number",
-    "lock_file",
     "make_private",
     "mark_file",
     "note_written",
     "numbered",
+    "numbering",
     "replace",
     "reserve",
     "runs_folder",
@@ -107,9 +113,13 @@ def ignore_file(root: Path) -> Path:
     return root / FOLDER / ".gitignore"
 
 
-def lock_file(root: Path) -> Path:
-    """Return the file whose lock is held while the next run's directory is created."""
-    return runs_folder(root) / ".lock"
+@contextmanager
+def numbering(root: Path) -> Iterator[None]:
+    """Hold the lock under which runs below `root` get their numbers, and keep them."""
+    descriptor = os.open(runs_folder(root) / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _removed_file(root: Path) -> Path:
@@ -126,8 +136,9 @@ def highest_removed(root: Path) -> int:
 
 def keep_number(root: Path, number: int) -> None:
     """Have no other run below `root` get a number, although its run is about to be removed."""
-    if number > highest_removed(root):
-        replace(_removed_file(root), b"%d" % number)
+    with numbering(root):
+        if number > highest_removed(root):
+            replace(_removed_file(root), b"%d" % number)
 
 
 def index_file(folder: Path, part: int) -> Path:

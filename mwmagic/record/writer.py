@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
@@ -20,8 +19,8 @@ from .paths import (
     RunPaths,
     fill,
     keep_from_git,
-    lock_file,
     make_private,
+    numbering,
     replace,
     reserve,
     runs_folder,
@@ -78,9 +77,7 @@ class RunDirectory:
         root.mkdir(parents=True, exist_ok=True)
         make_private(runs_folder(root))
         keep_from_git(root)
-        descriptor = os.open(lock_file(root), os.O_WRONLY | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with numbering(root):
             number, paths = RunPaths.fresh(root, name)
             paths.root.mkdir(mode=0o700)
         return cls(paths.root, number)

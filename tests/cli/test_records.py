@@ -17,7 +17,8 @@ from mwmagic.cli import main
 from mwmagic.cli.records import TIMEOUT_CODE
 from mwmagic.client.planning import new_sweep
 from mwmagic.model.findings import Cause, Finding, Location, Symptom
-from mwmagic.record import RunDirectory
+from mwmagic.record import RunDirectory, paths
+from mwmagic.record.paths import highest_removed, keep_number, make_private, runs_folder
 from mwmagic.record.reader import NOTE_CHARACTERS
 
 PROGRAM = "units = {units}\nlr = 0.1\nprint(units)\n"
@@ -176,7 +177,10 @@ def test_a_wait_ends_with_a_code(here, shell):
     assert shell("wait", "--until", "val_loss<0.5")[0] == 0
     code, out, _ = shell("wait", "--until", "val_loss<0.2", "--json")
     assert (code, json.loads(out)["number"]) == (1, 1)
-    write(here, how="stopped")
+    tasks = {"worker:0": {"progress": {"epoch": 4, "step": 20}}, "worker:1": {}}
+    write(here, how="stopped", tasks=tasks)
+    assert shell("wait", "--until", "epoch>3 and step==20")[0] == 0
+    assert shell("wait", "--until", "epoch>4")[0] == 1
     assert shell("wait")[0] == 1
     own = {"pid": os.getpid(), "started": time.time()}
     import psutil
@@ -213,6 +217,23 @@ def test_old_runs_are_listed_before_they_go(here, shell):
     assert [one.number for one in runs()] == [1, 4, 5]
     assert shell("gc", "--keep", "0", "--yes")[1].startswith("removed 1 run and freed ")
     assert [one.number for one in runs()] == [1, 5], "a lost run may go on elsewhere"
+
+
+def test_runs_that_two_shells_remove_keep_their_numbers(tmp_path, monkeypatch):
+    make_private(runs_folder(tmp_path))
+    other = threading.Thread(target=keep_number, args=(tmp_path, 5))
+
+    def seen_before_the_other_writes(root):
+        found = highest_removed(root)
+        if other.ident is None:
+            other.start()
+            other.join(0.2)  # it ends only where nothing makes it wait
+        return found
+
+    monkeypatch.setattr(paths, "highest_removed", seen_before_the_other_writes)
+    keep_number(tmp_path, 4)
+    other.join()
+    assert highest_removed(tmp_path) == 5
 
 
 def test_a_removed_run_keeps_its_number(here, shell):

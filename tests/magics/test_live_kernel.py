@@ -132,6 +132,27 @@ def test_ctrl_c_withdraws_a_cell_that_waits(kernel, tmp_path):
     assert kernel.run("%%mw_live --index 1\nprint('late' in globals())").text == "[1] False\n"
 
 
+STOPPED = """
+import signal
+from mwmagic.client.run import Run
+stop = Run.stop
+Run.stop = lambda *_: signal.raise_signal(signal.SIGINT)
+"""
+"""Has Ctrl-C come while a run is being stopped."""
+
+
+def test_ctrl_c_in_a_magic_prints_one_message(kernel):
+    kernel.run(DECLARE)
+    kernel.run(RANK)
+    assert "starting" not in kernel.run("%mw_status").value, "a cell has run"
+    kernel.run(STOPPED)
+    error = kernel.run("%mw_stop").error
+    assert error.startswith("WaitInterrupted: %mw_stop was interrupted")
+    assert "\n" not in error, "no traceback"
+    kernel.run("Run.stop = stop")
+    assert kernel.run("%mw_stop").text == "stopped run 1\n"
+
+
 def test_a_reset_and_what_is_refused(kernel):
     kernel.run(DECLARE)
     for magic in ("%mw_reset", "%mw_push x", "%mw_pull x", "%mw_debug"):

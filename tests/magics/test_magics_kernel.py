@@ -342,13 +342,22 @@ def test_a_cluster_that_is_running_can_be_detached(kernel):
     assert kernel.run("%mw_stop --cluster").error is None
 
 
+def test_a_declaration_that_replaces_stops_a_live_session_first(kernel):
+    kernel.run(DECLARE)
+    kernel.run("%%mw_live\nx = 1")
+    assert kernel.run("%mw_cluster 1").error.startswith("RunActive: the cluster 'cluster' is busy")
+    told = kernel.run("%mw_cluster 1 --no-warm --replace").text
+    assert "stopped run 1\nreplaced the cluster 'cluster': " in told
+    assert "worker:1" not in kernel.run("%mw_cluster").value
+
+
 def test_what_cannot_be_updated_replaces_the_cluster_or_is_refused(kernel):
     kernel.run(DECLARE)
     kernel.run(SLEEP)
     error = kernel.run("%mw_cluster --chief --ps 2").error
     assert error.startswith("RunActive: the cluster 'cluster' is busy with run 1")
     assert "it must be replaced to get chief, ps 2 (was 0)" in error
-    assert "`%mw_stop` the run first, or give the new cluster a --name" in error
+    assert "`%mw_stop` the run first, add --replace" in error
     kernel.run("%mw_stop")
     replaced = kernel.run("%mw_cluster --chief --ps 2")
     # Before it stands how many CPUs five tasks share, where there are fewer.
