@@ -174,6 +174,7 @@ class Round:
     patience: float
     cold: bool
     faults: list[Fault]
+    steps: int = STEPS
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
     restarts: int = 0
@@ -192,15 +193,12 @@ class Round:
             faults.append(second)
         patience = draw.choice([draw.uniform(1.5, 6.0), 6.0 if program == "live" else 60.0])
         spare, cold = draw.random() < 0.7, draw.random() < 0.95
-        return cls(str(seed), program, workers, spare, patience, cold, faults)
+        steps = SWEPT_STEPS if program == "sweep" else STEPS
+        return cls(str(seed), program, workers, spare, patience, cold, faults, steps)
 
     @property
     def sweeps(self):
         return self.program == "sweep"
-
-    @property
-    def steps(self):
-        return SWEPT_STEPS if self.sweeps else STEPS
 
     @property
     def units(self):

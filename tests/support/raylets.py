@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Or a token that another cluster left in the home directory would be asked for.
@@ -49,13 +50,16 @@ class Rays:
         self.address = f"{GATEWAY}:{self.port}"
 
     def up(self):
-        head = ["--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false"]
-        self.start("head", GATEWAY, *head, f"--temp-dir={self.folder}/ray")
+        self.head = self.start_head()
         eventually(self.started, self.logs)
         for host in self.network.hosts:
             self.start_on(host)
         ray.init(self.address, log_to_driver=False, logging_level="error")
         eventually(self.ready, self.logs)
+
+    def start_head(self):
+        head = ["--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false"]
+        return self.start("head", GATEWAY, *head, f"--temp-dir={self.folder}/ray")
 
     def start_on(self, host):
         words = [f"--address={self.address}", f"--num-cpus={CPUS}", f"--num-gpus={GPUS}"]
@@ -72,7 +76,14 @@ class Rays:
             return self.network.start(whole, stdout=out, stderr=out, env=env)
 
     def started(self):
-        """Whether the head is up: a node that asks it earlier may wait in vain."""
+        """Whether the head is up: a node that asks it earlier may wait in vain.
+
+        One that gave up, as a node does on a busy machine, is started again.
+        """
+        if self.head.poll() is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.head.pid, signal.SIGKILL)
+            self.head = self.start_head()
         return "Ray runtime started" in (self.folder / "head.out").read_text()
 
     def logs(self):

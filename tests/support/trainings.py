@@ -152,8 +152,7 @@ def gone(task, why):
     raise ConnectionError(f"worker:{task} is gone: {why}")
 """
 
-_TRAINED = [f"steps = {upto}{_TRAIN}" for upto in range(10, STEPS + 1, 10)]
-_CELLS = [f"{_NOTES}{_TOGETHER}{_RAISES}{_MEET}", *_TRAINED, _END]
+_BEGIN = f"{_NOTES}{_TOGETHER}{_RAISES}{_MEET}"
 
 LIVE = f"""
 import argparse, sys, time
@@ -169,8 +168,10 @@ with Cluster(**{{**typed(given), "warm": False}}) as cluster:
         try:
             live = cluster.live()
             live.run(f"import sys; sys.argv = {{given.program}}")
-            for cell in {_CELLS!r}:
-                live.run(cell)
+            live.run({_BEGIN!r})
+            for upto in range(5, int(given.program[3]) + 1, 5):
+                live.run(f"steps = {{upto}}" + {_TRAIN!r})
+            live.run({_END!r})
             break
         except MwmagicError as error:
             print("again, after", error, file=sys.stderr, flush=True)
