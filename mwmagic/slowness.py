@@ -243,6 +243,9 @@ def _slower(rows: Sequence[Row], means: Row) -> Slowdown | None:
         if _excess(means, task, attrgetter(part)) >= COVER_RATIO * lost
     )
     cause = _overhead(means, task, lost) or next(covering, None)
+    pages = _excess(means, task, attrgetter("faults")) >= FAULTS_COUNT
+    if pages and cause in (SlowCause.STOPPED, None):  # all threads may wait for the same page
+        cause = SlowCause.PAGING
     if cause is SlowCause.MORE_WORK and own.at_input:
         cause = SlowCause.INPUT_COMPUTES  # or, rarely, Python in the step
     if cause is not None:

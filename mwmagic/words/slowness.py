@@ -43,7 +43,9 @@ CAUSES = {
         "its input takes longer, but its CPU time does not: it sleeps, waits for a disk or a "
         "network, or handles one element at a time",
         "`.map(..., num_parallel_calls=tf.data.AUTOTUNE)` and `.prefetch(tf.data.AUTOTUNE)` at the "
-        f"end of the dataset; {_INPUT}",
+        "end of the dataset, with `options.threading.private_threadpool_size = 16` if Python in it "
+        f"waits, since `tf.data` has only a thread for each CPU; {_INPUT}; in PyTorch, "
+        "`DataLoader(num_workers=4)`",
     ),
     SlowCause.INPUT_COMPUTES: KnownCause(
         "A task computes its input",
@@ -121,7 +123,8 @@ CAUSES = {
         "A task runs short of memory",
         "reads pages of its memory from a disk",
         "",
-        "its input takes longer, and each step reads pages of memory from a disk",
+        "its input takes longer, or all of its threads stand still, and each step reads pages of "
+        "memory from a disk",
         "less memory: smaller batches, a smaller shuffle buffer, no `.cache()`; or a higher limit",
     ),
     SlowCause.COLLECTIVE: KnownCause(

@@ -1,9 +1,10 @@
 """How often the right task and the right cause are named: provocations against verdicts.
 
-``python tests/slowness/confusion.py`` runs each provocation of `slowed` on each of two workers, and
-undisturbed trainings, and prints a table; ``--write`` puts it into the docs. What was run is
-kept, so the next call continues: ``--seconds 200`` begins no run after that time, and ``--times``,
-``--tasks 2 4`` and ``--loops fit loop`` add runs. To begin again, remove the file of ``--results``.
+``python tests/slowness/confusion.py`` runs each provocation of `slowed` on the first and last of
+two and of four workers, and undisturbed trainings, and prints a table; ``--write`` puts it into the
+docs. What was run is kept, so the next call continues: ``--seconds 200`` begins no run after that
+time. ``--causes``, ``--tasks`` and ``--loops`` choose a part of it; each call shows all that was
+run. To begin again, remove the file of ``--results``.
 """
 
 import argparse
@@ -13,11 +14,12 @@ import tempfile
 import time
 from collections import Counter
 from importlib.metadata import version
-from itertools import product
+from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
-from slowed import CAUSES, PROGRAM
+from slowed import ALL, CAUSES, PROGRAM, expected
 
 from mwmagic import Cluster
 
@@ -40,6 +42,7 @@ def planned(times, undisturbed, sizes, loops):
             slow = ("worker:0", f"worker:{size - 1}")
             if number < times:
                 yield from ((cause, task, size, loop) for cause, task in product(CAUSES, slow))
+                yield from ((cause, "all", size, loop) for cause in ALL)
             if number < undisturbed:
                 yield UNDISTURBED, "", size, loop
 
@@ -92,12 +95,14 @@ def run(wanted, path, seconds):
     """Run what is wanted, as far as the time allows, and add each result to a file."""
     end = time.monotonic() + seconds
     path.parent.mkdir(parents=True, exist_ok=True)
-    for size in dict.fromkeys(size for _, _, size, _ in wanted):
+    for size, group in groupby(wanted, key=itemgetter(2)):
+        if time.monotonic() > end:
+            return
         with (
             tempfile.TemporaryDirectory() as folder,
             Cluster(size, directory=folder) as cluster,
         ):
-            for provoked, on, _, loop in (one for one in wanted if one[2] == size):
+            for provoked, on, _, loop in group:
                 if time.monotonic() > end:
                     return
                 found = tried(cluster, provoked, on, loop, folder)
@@ -108,11 +113,12 @@ def run(wanted, path, seconds):
 
 def table(done):
     """Return the results in Markdown: what was provoked, and how often what was found."""
-    heads = [*CAUSES, NOTHING]
+    heads = [*CAUSES, *ALL.values(), NOTHING]
     others = sorted({one["cause"] for one in done} - set(heads))
     heads = [*heads[:-1], *others, NOTHING]
     rows = [["provoked", "tasks", "loop", "runs", *heads, "task right", "first said after"]]
-    for provoked, group in product((*CAUSES, UNDISTURBED), sorted({kind(one) for one in done})):
+    kinds = sorted({kind(one) for one in done})
+    for provoked, group in product((*CAUSES, *ALL, UNDISTURBED), kinds):
         ones = [one for one in done if (one["provoked"], kind(one)) == (provoked, group)]
         if not ones:
             continue
@@ -138,15 +144,18 @@ def soon(ones):
     return f"{median(took):.1f} s, {median(steps):.0f} steps" if took and steps else ""
 
 
+def sought(one):
+    """Return the cause and the task that a training was to get."""
+    return list(expected(one["provoked"], one["on"], kind(one)[1]))
+
+
 def summary(done):
     """Return how often all was right."""
     slowed = [one for one in done if one["provoked"] != UNDISTURBED]
     quiet = [one for one in done if one["provoked"] == UNDISTURBED]
     task = sum(one["task"] == one["on"] for one in slowed)
-    cause = sum((one["task"], one["cause"]) == (one["on"], one["provoked"]) for one in slowed)
-    passing = sum(
-        any(pair != [one["provoked"], one["on"]] for pair in one["said"]) for one in slowed
-    )
+    cause = sum([one["cause"], one["task"]] == sought(one) for one in slowed)
+    passing = sum(any(pair != sought(one) for pair in one["said"]) for one in slowed)
     accused = sum(bool(one["said"]) for one in quiet)
     return (
         f"The right task was named in {task} of {len(slowed)} slowed trainings, with the right "
@@ -173,13 +182,17 @@ def main():
         "--times", type=int, default=3, help="runs of each provocation on each task"
     )
     parser.add_argument("--undisturbed", type=int, default=10, help="undisturbed runs")
-    parser.add_argument("--tasks", type=int, nargs="+", default=[2], help="sizes of the cluster")
-    parser.add_argument("--loops", nargs="+", default=[FIT], help="values of the program's LOOP")
+    parser.add_argument("--tasks", type=int, nargs="+", default=[2, 4], help="sizes of the cluster")
+    loops = ("fit", "loop", "executions")
+    parser.add_argument("--loops", nargs="+", choices=loops, default=loops, help="kinds of loops")
+    causes = (*CAUSES, *ALL, UNDISTURBED)
+    parser.add_argument("--causes", nargs="+", choices=causes, default=causes, help="provocations")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after that")
     parser.add_argument("--results", type=Path, default=ROOT / ".mwmagic" / "confusion.jsonl")
     parser.add_argument("--write", action="store_true", help="put the table into docs/use/slow.md")
     given = parser.parse_args()
     plan = list(planned(given.times, given.undisturbed, given.tasks, given.loops))
+    plan = [one for one in plan if one[0] in given.causes]
     wanted = left(plan, read(given.results))
     run(wanted, given.results, given.seconds)
     done = read(given.results)

@@ -168,6 +168,14 @@ def test_the_task_that_waits_least_is_named_with_its_cause(case):
     assert (found and (found.cause, found.task)) == (cause and (cause, "worker:1"))
 
 
+@pytest.mark.parametrize("held", [0, 30])
+def test_a_task_that_stands_still_for_pages_from_a_disk_is_not_said_to_be_stopped(held):
+    parts = [1, 0, 15, 50, 1, 3], [1, 0, 15, 2, 1, held]
+    found = judge(sampled(70, *parts, worker1={"faults": 300.0}))
+    assert (found.cause, found.task) == (SlowCause.PAGING, "worker:1")
+    assert judge(sampled(70, *parts)).cause is not SlowCause.PAGING
+
+
 def test_python_that_computes_beside_the_step_is_named_with_its_line():
     at = {"worker1": {"at_input": DECODE}}
     found = judge(sampled(112, [7, 0, 18, 58, 29], [11, 0, 119, 6, 14], **at))
