@@ -146,7 +146,7 @@ class Scalars:
 def scalars(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Scalar]]:
     """Return the values of each metric of a run, as `Scalars` has them.
 
-    What an earlier attempt had from a step on, a later one trained again.
+    Values of an earlier attempt that a later one trained again are left out.
     """
     reader = Scalars()
     for entry in entries:
