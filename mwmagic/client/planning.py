@@ -328,6 +328,7 @@ def continued(
 ) -> tuple[Sweep, str]:
     """Return the sweep that continues, with what was added to it, and the code that it runs."""
     sweep = find_sweep(root, (given.resume if given.extend is None else given.extend) or None)
+    sweep.check_writer()
     check_continued(sweep, study, retry=bool(given.retry))
     source = _code(sweep, given)
     if given.extend is not None:

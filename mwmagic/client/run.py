@@ -6,6 +6,7 @@ import signal as signals
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from mwmagic.errors import (
     BadArguments,
     ClusterError,
     NoRun,
+    NotInstalled,
     RunStopped,
     SupervisorError,
     WaitTimeout,
@@ -507,6 +509,8 @@ def tracked(launch: Launch, options: ClusterOptions) -> Iterator[Launch]:
     Variables that were given are left as they are.
     """
     name = {"mlflow": "MLFLOW_RUN_ID", "wandb": "WANDB_RUN_GROUP"}.get(options.tracker)
+    if options.tracker == "tensorboard" and find_spec("tensorboard") is None:
+        raise NotInstalled("--tracker tensorboard: it is not installed: pip install tensorboard")
     if name is None or name in {**options.env, **launch.given}:
         yield launch
     elif name == "WANDB_RUN_GROUP":

@@ -1,26 +1,24 @@
-"""Recorded runs for other tools: event files for TensorBoard, and runs of MLflow.
+"""Recorded runs as runs of MLflow, and one of these for all tasks of a launch.
 
-Each run is one, however many workers it had. The tools' own packages write what they read; mwmagic
-does not depend on them.
+Each run is one, however many workers it had. MLflow's own package writes it; mwmagic does not
+depend on it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import posixpath
 import re
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import BadArguments, NoRun, NotInstalled
-from mwmagic.experiments.compare import VALUE_HIDDEN, is_secret
+from mwmagic.errors import BadArguments, NoRun
 from mwmagic.experiments.runs import facts_of
 from mwmagic.experiments.series import scalars
+from mwmagic.experiments.tensorboard import needed, tracker_parameters
 from mwmagic.model.status import RunState
 
 from .export import Code
@@ -29,84 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from mwmagic.experiments.runs import Facts
-    from mwmagic.experiments.series import Scalar
     from mwmagic.record import Record
 
-__all__ = ["event_file", "to_mlflow"]
+__all__ = ["mlflow_run", "to_mlflow"]
 
-
-def _import(name: str, package: str) -> Any:  # noqa: ANN401 - a module
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise NotInstalled(
-            f"this needs {package}, which cannot be imported here ({error}): pip install {package}"
-        ) from None
-
-
-def _parameters(facts: Facts) -> dict[str, bool | int | float | str]:
-    """Return a run's parameters as trackers take them; a text that may be a secret is hidden."""
-    found: dict[str, bool | int | float | str] = {}
-    for name, value in facts.parameters.items():
-        known = isinstance(value, bool | int | float | str)
-        found[name] = value if known else json.dumps(value)
-        if isinstance(value, str) and is_secret(name):
-            found[name] = VALUE_HIDDEN
-    return found
-
-
-# TensorBoard.
-
-
-def event_file(record: Record) -> tuple[str, bytes]:
-    """Return the name and the content of a file with a run's scalars and its hyperparameters."""
-    found = scalars(record.metrics())
-    if not found:
-        raise NoRun(f"run {record.number} has no metrics that TensorBoard could show")
-    facts = facts_of(record, curves=False)
-    began = facts.started or min(one[0].wall for one in found.values())
-    # The record's writer of events; the one of whole files would import TensorFlow.
-    records = _import("tensorboard.summary.writer.record_writer", "tensorboard")
-    event = import_module("tensorboard.compat.proto.event_pb2").Event
-    content = io.BytesIO()
-    writer = records.RecordWriter(content)
-    writer.write(event(wall_time=began, file_version="brain.Event:2").SerializeToString())
-    for wall, step, summary in chain(_hparams(facts, began), _summaries(found)):
-        writer.write(event(wall_time=wall, step=step, summary=summary).SerializeToString())
-    return f"events.out.tfevents.{began:.0f}.mwmagic-run-{record.number}", content.getvalue()
-
-
-def _summaries(found: dict[str, list[Scalar]]) -> Iterator[tuple[float, int, Any]]:
-    summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
-    for name, values in found.items():
-        for step, wall, value in values:
-            yield wall, step, summary(value=[summary.Value(tag=name, simple_value=value)])
-
-
-_ENDS = {RunState.FINISHED.value: "SUCCESS", RunState.FAILED.value: "FAILURE"}
-
-
-def _hparams(facts: Facts, began: float) -> Iterator[tuple[float, int, Any]]:
-    """Yield what the HParams tab reads: the parameters, and how the run ended."""
-    plugin = import_module("tensorboard.plugins.hparams.summary_v2")
-    metadata, data = plugin.metadata, plugin.plugin_data_pb2
-    yield began, 0, plugin.hparams_pb(_parameters(facts), f"run {facts.number}", began)
-    ended = began + (facts.seconds or 0.0)
-    if not RunState(facts.state).final:
-        return
-    status = plugin.api_pb2.Status.Value(f"STATUS_{_ENDS.get(facts.state, 'UNKNOWN')}")
-    end = data.HParamsPluginData(
-        session_end_info=data.SessionEndInfo(status=status, end_time_secs=ended)
-    )
-    summary = plugin.summary_pb2.Summary()
-    about = metadata.create_summary_metadata(end)
-    tag = metadata.SESSION_END_INFO_TAG
-    summary.value.add(tag=tag, metadata=about, tensor=metadata.NULL_TENSOR)
-    yield ended, 0, summary
-
-
-# MLflow.
 
 RECORD_TAG = "mwmagic.record"
 """The tag of MLflow's run by which it is found again; it has it once it is complete."""
@@ -122,7 +46,7 @@ def to_mlflow(
     record: Record, uri: str | None, experiment: str | None, *, overwrite: bool
 ) -> tuple[str, bool]:
     """Write a run to MLflow; return the id of MLflow's run, and whether it was there already."""
-    tracking = _import("mlflow.tracking", "mlflow")
+    tracking = needed("mlflow.tracking", "mlflow")
     with _explained(uri or tracking.get_tracking_uri(), f"run {record.number}"):
         client = tracking.MlflowClient(tracking_uri=uri)
         folder = _experiment(client, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"))
@@ -157,7 +81,7 @@ def mlflow_run(name: str, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
     It is removed if the launch is refused.
     """
-    tracking = _import("mlflow.tracking", "mlflow")
+    tracking = needed("mlflow.tracking", "mlflow")
     uri = env.get("MLFLOW_TRACKING_URI") or tracking.get_tracking_uri()
     with _explained(uri, f"a run for {name}"):
         client = tracking.MlflowClient(tracking_uri=uri)
@@ -217,7 +141,7 @@ def _filled(client: Any, run: str, record: Record) -> None:  # noqa: ANN401 - ML
     facts = facts_of(record, curves=False)
     params = [
         entities.Param(_name(name), str(value)[:VALUE_CHARACTERS])
-        for name, value in _parameters(facts).items()
+        for name, value in tracker_parameters(facts).items()
     ]
     metrics = [
         entities.Metric(_name(name), value, round(wall * 1000), step)

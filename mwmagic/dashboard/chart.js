@@ -74,6 +74,56 @@ function labels(values) {
   return values.map((value) => (value ? value.toExponential(digits(value)).replace("e+", "e") : "0"));
 }
 
+// What a chart's style sheet gives its parts, which a file has without the sheet.
+const LOOK = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size"];
+// The height of a line of a picture's legend, in pixels, and how much finer a PNG is than the page.
+const LEGEND = 16, FINER = 2;
+
+// A drawing as the text of an SVG file, on the page's own background, with names of lines below it.
+function pictured(svg, names) {
+  const width = svg.clientWidth, high = svg.clientHeight, copy = svg.cloneNode(true), drawn = [...svg.children];
+  [...copy.children].forEach((node, i) => {
+    const look = getComputedStyle(drawn[i]);
+    for (const name of LOOK) node.setAttribute(name, look.getPropertyValue(name));
+    if (node.classList.contains("mw-cursor")) node.remove();
+  });
+  const { fill, fontFamily } = getComputedStyle(svg.querySelector("text")), style = { fill, "font-family": fontFamily, "font-size": "10px" };
+  let x = LEFT, y = high + LEGEND / 2;
+  for (const [index, name] of names) {
+    const wide = 24 + LETTER * name.length;
+    if (x > LEFT && x + wide > width) [x, y] = [LEFT, y + LEGEND];
+    const sample = stroke(index, `M${x} ${y - 3}h17`);
+    sample.setAttribute("stroke-width", 1.8);
+    copy.append(sample, h("text", { x: x + 21, y, ...style }, name));
+    x += wide + SPACE;
+  }
+  const height = names.length ? y + LEGEND / 2 : high;
+  for (const [key, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` })) copy.setAttribute(key, value);
+  copy.prepend(h("path", { d: `M0 0H${width}V${height}H0Z`, fill: getComputedStyle(svg.closest(".mw")).backgroundColor }));
+  for (const node of copy.querySelectorAll("text")) set(node, node.textContent.replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]/g, "\ufffd")); // XML has no such characters
+  return { text: new XMLSerializer().serializeToString(copy), width, height };
+}
+
+// A picture as a PNG, drawn by the browser.
+async function rasterized({ text, width, height }) {
+  const image = new Image(), canvas = h("canvas", { width: FINER * width, height: FINER * height });
+  image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  await image.decode();
+  URL.revokeObjectURL(image.src);
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((resolve) => canvas.toBlob(resolve));
+}
+
+// Rows as a CSV file has them.
+const csv = (rows) => rows.map((row) => row.map((one) => (/[",\r\n]/.test(one ?? "") ? `"${one.replaceAll('"', '""')}"` : one ?? "")).join(",") + "\n").join("");
+
+// Give the reader a file, without a server.
+function save(name, content) {
+  const href = URL.createObjectURL(new Blob([content]));
+  h("a", { href, download: name.replace(/[^\w.-]+/g, "_") }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
+}
+
 // A chart of `run.series`: lines with an index, an attempt, a metric, and points [x, y] or, with the
 // spread of several workers, [x, y, low, high]. `run.name` names the lines of some indices, and
 // `run.axis` what the x of one counts for a metric. `run.timed` are the metrics by time, which come
@@ -86,12 +136,17 @@ function newChart(run, preferred, which) {
   const select = h("select", { ariaLabel: named("Metric"), onchange: () => draw((metric = chosen = select.value)) });
   const log = button("log", () => draw((logged = !logged)), "Logarithmic scale");
   const smooth = h("input", { type: "range", max: 0.98, step: 0.02, value: 0, ariaLabel: named("Smoothing"), oninput: () => draw() });
+  const files = Object.entries({ SVG: "Save the chart", PNG: "Save the chart", CSV: "Save all points" }).map(([kind, what]) => {
+    const one = button(kind, () => keep(kind), `${what} as ${kind}`);
+    one.ariaLabel = named(`${kind} file`);
+    return one;
+  });
   const svg = h("svg"), tip = h(".tip"), pointer = h("path.cursor");
   const hover = (at) => show((hovered = at));
   const plot = h(".plot", {
     role: "slider", tabIndex: 0, onkeydown: move, onmousemove: (event) => hover(event.offsetX), onmouseleave: () => hover(),
   }, svg, tip);
-  const el = h("figure", { hidden: true }, h(".tools", {}, select, log, h("label.dim", {}, "smooth", smooth)), plot);
+  const el = h("figure", { hidden: true }, h(".tools", {}, select, log, h("label.dim", {}, "smooth", smooth), h("span.gap"), ...files), plot);
   log.ariaLabel = named("Logarithmic scale");
 
   // Where a value is on the y axis before it is scaled to pixels; null if nowhere.
@@ -150,6 +205,17 @@ function newChart(run, preferred, which) {
     plot.ariaValueMin = x0;
     plot.ariaValueMax = x1;
     show();
+  }
+
+  // The chart as it is seen, or the points of all metrics.
+  async function keep(kind) {
+    if (kind === "CSV") {
+      const points = Object.values(run.series).filter((line) => line.metric !== EPOCH).flatMap((line) =>
+        line.points.map(([x, y, low = y, high = y]) => [run.name([line.index]), line.attempt, line.metric, run.axis(line.index, line.metric) ?? "step", x, y, low, high].map((one) => (one === null ? null : String(one)))));
+      return save("metrics.csv", csv([["line", "attempt", "metric", "axis", "x", "value", "low", "high"], ...points]));
+    }
+    const picture = pictured(svg, [...new Set(lines.map((line) => line.index))].map((index) => [index, run.name([index])]));
+    save(`${metric}.${kind.toLowerCase()}`, kind === "SVG" ? picture.text : await rasterized(picture));
   }
 
   // The numbers of the y axis. On a logarithmic scale they are powers of ten, with 2 and 5 times

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import chosen, reader
-from mwmagic.client.trackers import event_file, to_mlflow
+from mwmagic.client.trackers import to_mlflow
 from mwmagic.errors import BadArguments, FileTrouble, NoRun
 from mwmagic.experiments.compare import axes_of, chosen_curves, figure
+from mwmagic.experiments.tensorboard import event_file, run_folder
 from mwmagic.model.option import read_count, read_list
 from mwmagic.model.values import encodable
 from mwmagic.record import paths
@@ -94,7 +95,7 @@ def _tensorboard(records: Sequence[Record], given: argparse.Namespace) -> dict[P
     files = {}
     for one in records:
         name, content = event_file(one)
-        files[folder / f"run-{one.number}" / name] = content
+        files[run_folder(folder, one.number) / name] = content
     return files
 
 

@@ -58,6 +58,9 @@ _USUAL = ("val_loss", "loss", "val_accuracy", "accuracy")
 SPARK_POINTS = 30
 """The most points of a metric in a row of the table: enough for a line as high as a word."""
 
+DIGITS_LIMIT = 4000
+"""The most digits of an integer that is a number in a table; longer ones are texts."""
+
 SPARK_METRICS = 20
 """The most metrics of a run that have such a line."""
 
@@ -242,8 +245,13 @@ def _parameters(record: Record) -> dict[str, Any] | None:
 
 
 def _listed(value: Any) -> Any:  # noqa: ANN401 - any literal
-    """Return a value as JSON has it, in which a tuple is a list."""
-    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
+    """Return a value as JSON has it, in which a tuple is a list.
+
+    Python writes no integer of more digits in decimals, which a hexadecimal literal may have.
+    """
+    if isinstance(value, list | tuple):
+        return [_listed(one) for one in value]
+    return hex(value) if isinstance(value, int) and abs(value) >= 10**DIGITS_LIMIT else value
 
 
 def differing(runs: Sequence[Facts]) -> tuple[list[str], dict[str, Any]]:

@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from mwmagic.record.metrics import REPORTED, USAGE, Preference, parsed, used
+from mwmagic.record.metrics import COUNT_LIMIT, REPORTED, USAGE, Preference, parsed, used
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mwmagic.record import Record
@@ -25,6 +25,7 @@ __all__ = [
     "Key",
     "Point",
     "Scalar",
+    "Scalars",
     "Series",
     "read_series",
     "scalars",
@@ -97,49 +98,67 @@ class Scalar(NamedTuple):
     value: float
 
 
-def scalars(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Scalar]]:
-    """Return the exact values of each metric of a run by step, or by epoch if no steps are known.
+class Scalars:
+    """The exact values of each metric of a run by step, or by epoch if no steps are known.
 
     If steps are known, the values at the ends of epochs are also there by epoch, as ``epoch/loss``.
-    They are those of the first task that has the metric; what an earlier attempt had from a step
-    on, a later one trained again.
+    They are those of the first task that has the metric, of the entries that `see` got.
     """
-    tasks: dict[str, str] = {}
-    for entry in entries:
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, str] = {}
+        self._courses: dict[tuple[str, int], Course] = {}
+        self._stepped: set[str] = set()
+        self._epochs: dict[str, tuple[int, int]] = {}  # the last attempt and epoch of each
+
+    def see(self, entry: Mapping[str, Any]) -> None:
+        """Note which task has which metrics."""
         for name in entry["metrics"]:
-            tasks[name] = min(tasks.get(name, entry["task"]), entry["task"])
-    found: dict[str, list[Scalar]] = {}
-    courses: dict[tuple[str, int], Course] = {}
-    stepped: set[str] = set()
-    attempts: dict[str, int] = {}
-    for entry in entries:
-        course = courses.setdefault((entry["task"], entry["attempt"]), Course())
+            self._tasks[name] = min(self._tasks.get(name, entry["task"]), entry["task"])
+
+    def take(self, entry: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+        """Yield the values of an entry with their names.
+
+        If a later value has the step of an earlier one, that and all after it are trained again.
+        """
+        attempt, wall = entry["attempt"], entry["wall"]
+        course = self._courses.setdefault((entry["task"], attempt), Course())
         aside, ends = entry["kind"] in ASIDE, entry["final"]
         course.trained = course.trained or not aside
         if aside and course.trained:
-            continue  # an evaluation between epochs, with metrics of the same names
-        x = round(course.move(entry))
+            return  # an evaluation between epochs, with metrics of the same names
+        x = max(-COUNT_LIMIT, min(round(course.move(entry)), COUNT_LIMIT))
         for name, value in entry["metrics"].items():
-            if tasks[name] != entry["task"]:
+            if self._tasks[name] != entry["task"]:
                 continue
             if not ends:
-                stepped.add(name)
-            if name not in stepped or not ends:
-                _put(found.setdefault(name, []), Scalar(x, entry["wall"], value))
+                self._stepped.add(name)
+            if name not in self._stepped or not ends:
+                yield name, Scalar(x, wall, value)
             if ends and entry["epoch"] and entry["step"] is not None:
-                epochs = found.setdefault(f"epoch/{name}", [])
-                again = epochs and attempts[name] == entry["attempt"]  # another `fit` counts from 1
-                epoch = max(entry["epoch"], epochs[-1].step + 1 if again else 0)
-                attempts[name] = entry["attempt"]
-                _put(epochs, Scalar(epoch, entry["wall"], value))
+                before, last = self._epochs.get(name, (0, 0))
+                again = before == attempt  # another `fit` counts from 1
+                epoch = max(entry["epoch"], last + 1 if again else 0)
+                self._epochs[name] = (attempt, epoch)
+                yield f"epoch/{name}", Scalar(epoch, wall, value)
+
+
+def scalars(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Scalar]]:
+    """Return the values of each metric of a run, as `Scalars` has them.
+
+    Values of an earlier attempt that a later one trained again are left out.
+    """
+    reader = Scalars()
+    for entry in entries:
+        reader.see(entry)
+    found: dict[str, list[Scalar]] = {}
+    for entry in entries:
+        for name, one in reader.take(entry):
+            values = found.setdefault(name, [])
+            while values and values[-1].step >= one.step:
+                values.pop()
+            values.append(one)
     return found
-
-
-def _put(scalars: list[Scalar], new: Scalar) -> None:
-    """Add a value in the place of those from its step on."""
-    while scalars and scalars[-1].step >= new.step:
-        scalars.pop()
-    scalars.append(new)
 
 
 class Key(NamedTuple):

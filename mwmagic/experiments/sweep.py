@@ -288,8 +288,9 @@ class Sweep:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _check_writer(self, path: Path) -> None:
+    def check_writer(self) -> None:
         """Raise RunActive if another process runs this sweep."""
+        path = self._writer
         holder = json_object(path)
         if holder and holder.get("host") != os.uname().nodename:
             raise RunActive(
@@ -301,12 +302,16 @@ class Sweep:
                 "end, or stop it there"
             )
 
+    @property
+    def _writer(self) -> Path:
+        return self.path / "writer.json"
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the one process that runs this sweep; raise RunActive if another one is."""
-        path = self.path / "writer.json"
+        path = self._writer
         with self._locked():
-            self._check_writer(path)
+            self.check_writer()
             holder = {**this_process(), "host": os.uname().nodename}
             _write_file(path, json.dumps(holder).encode())
         try:

@@ -264,9 +264,9 @@ class ClusterOptions:
     tracker: str = _option(
         "none",
         "Make the tasks of a launch one run of the tracker that the program logs to: a run of "
-        "MLflow, or a group of W&B.",
+        "MLflow, or a group of W&B; or write its metrics to the folder tensorboard as it goes.",
         Repeated.UPDATE,
-        choices=("none", "mlflow", "wandb"),
+        choices=("none", "mlflow", "wandb", "tensorboard"),
     )
     warm: bool = _option(
         default=True,

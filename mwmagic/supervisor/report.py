@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mwmagic.diagnosis import Exit
+    from mwmagic.experiments.tensorboard import LiveEvents
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Cause
     from mwmagic.model.machine import HostStatus, MachineStatus
@@ -103,6 +104,11 @@ class RunReport:
         self._remarks: tuple[Remark, ...] = ()
         self._warned: list[Remark] = []
         self._hosts: tuple[HostStatus, ...] = ()
+        self._events: LiveEvents | None = None
+        if options.tracker == "tensorboard":
+            from mwmagic.experiments.tensorboard import LiveEvents  # which few runs need
+
+            self._events = LiveEvents(directory, options.root / "tensorboard")
         self.note("created", tasks=list(map(str, options.members)))
 
     @property
@@ -217,6 +223,14 @@ class RunReport:
         self._directory.write({**status, **facts})
         if self.over:
             self._directory.flush()
+            if self._events is not None:
+                self._events.end()
+
+    def flush(self) -> None:
+        """Wait until all is written."""
+        self._directory.flush()
+        if self._events is not None:
+            self._events.flush()
 
 
 def _job_limits(machines: Sequence[MachineStatus], now: float) -> tuple[Remark, ...]:

@@ -501,6 +501,10 @@ class ActiveRun:
         """
         self._report.write(self.status().as_json() if status is None else status, self.programs)
 
+    def flush(self) -> None:
+        """Wait until its record, and what else is written of it, is on disk."""
+        self._report.flush()
+
 
 class _Timers:
     """Timers, one for each thing that becomes due."""

@@ -179,7 +179,7 @@ class Supervisor:
         self._send_news()
         if self.run is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self.run.directory.flush)
+            await loop.run_in_executor(None, self.run.flush)
         await self._server.close()
 
     async def _end(self, run: ActiveRun) -> None:

@@ -66,6 +66,13 @@ def watched(context):
     return page
 
 
+def saved(page, chart, kind):
+    """Save a chart as a file of this kind, and return the download."""
+    with page.expect_download() as download:
+        chart.get_by_role("button", name=f"{kind} file of").click()
+    return download.value
+
+
 def emptied(page):
     """Close what a page of JupyterLab shows, and tell whether that left nothing."""
     page.evaluate(CLOSE)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import os
 import time
+from xml.etree import ElementTree as ET
 
 import pytest
-from lab import CHROMIUM, QUIET, watched
+from lab import CHROMIUM, QUIET, saved, watched
 from plain import DARK, HOST, LIGHT
 from processes import PATIENCE
 
@@ -173,6 +176,53 @@ def test_what_tasks_use_is_offered_beside_their_metrics_by_time(opened):
     page.shot("used")
     chart.locator("select").select_option("loss")
     page.until(lambda: page.label(0) == "loss: [0-1] · step 8: 0.125")
+
+
+PIXEL = """
+async (data) => {
+  const image = new Image(), canvas = document.createElement("canvas");
+  image.src = `data:image/png;base64,${data}`;
+  await image.decode();
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const drawn = canvas.getContext("2d");
+  drawn.drawImage(image, 0, 0);
+  const all = drawn.getImageData(0, 0, image.width, image.height).data;
+  const colours = new Set(new Uint32Array(all.buffer));
+  return [image.width, colours.size, `rgb(${[...all].slice(0, 3).join(", ")})`];
+}
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_chart_is_saved_as_a_picture_and_its_points_as_csv(opened, theme):
+    colours = DARK if theme == "dark" else LIGHT
+    page = opened(2, colours=colours)
+    odd = '<b>"loss",\x01'
+    points = [(odd, step, 1 / step) for step in (1, 2, 4)]
+    page.send(points=[*points, ("accuracy", 1, None)])
+    page.drawn()
+    chart = page.charts().first
+    svg = saved(page.page, chart, "SVG")
+    assert svg.suggested_filename == "_b_loss_.svg"
+    drawn = ET.parse(svg.path()).getroot()
+    texts = {one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"step", "worker:0", "worker:1", odd.replace("\x01", "\ufffd")} <= texts
+    assert drawn[0].get("fill") == colours[0]
+    assert all(one.get("fill") == drawn[-1].get("fill") != colours[0] for one in drawn if one.text)
+    png = saved(page.page, chart, "PNG").path().read_bytes()
+    width, count, corner = page.page.evaluate(PIXEL, base64.b64encode(png).decode())
+    assert (width, corner) == (2 * int(drawn.get("width")), colours[0])
+    assert count > 10, "nothing is drawn"
+    with saved(page.page, chart, "CSV").path().open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(one["x"], one["value"]) for one in rows if one["metric"] == odd] == [
+        ("1", "1"), ("2", "0.5"), ("4", "0.25")
+    ] * 2  # fmt: skip
+    assert [one["value"] for one in rows if one["metric"] == "accuracy"] == ["", ""]
+    assert {(one["line"], one["axis"]) for one in rows} == {
+        ("worker:0", "step"),
+        ("worker:1", "step"),
+    }
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

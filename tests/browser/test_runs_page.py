@@ -5,7 +5,7 @@ from __future__ import annotations
 import cells
 import pytest
 from contrast import faint
-from lab import PLACES
+from lab import PLACES, saved
 from processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -137,6 +137,10 @@ def test_a_saved_notebook_shows_both_without_a_kernel(notebook, shot, trusted):
     page = on_paper(notebook)
     view(page).first.get_by_role("button", name="units").click()
     assert column(view(page).first, "units") == ["7", "32", "64", "128"]
+    chart = view(page).nth(1).locator("figure").first
+    assert saved(page, chart, "PNG").path().read_bytes().startswith(b"\x89PNG")
+    assert "<text" in saved(page, chart, "SVG").path().read_text()
+    assert "run 1,1,loss,step,1," in saved(page, chart, "CSV").path().read_text()
     page.close()
     notebook.reopen(trusted=trusted)
     shown = notebook.page.locator(".mwmagic-view")

@@ -183,7 +183,8 @@ def test_two_processes_do_not_run_one_sweep(folder):
     eventually(lambda: sweeps(folder) and (sweeps(folder)[0].path / "writer.json").exists())
     code, text = sweep(folder, "--resume")
     assert code == 2
-    assert f"sweep 1 is being run by process {process.pid}" in text
+    assert text.startswith(f"mwmagic: sweep 1 is being run by process {process.pid}: ")
+    assert text.count("\n") == 1, "no cluster was declared for it"
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate(timeout=PATIENCE)
 

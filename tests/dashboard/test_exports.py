@@ -12,6 +12,9 @@ from processes import printed
 
 from mwmagic.cli import main
 from mwmagic.dashboard import exports
+from mwmagic.experiments.runs import Facts
+from mwmagic.experiments.series import Scalar
+from mwmagic.experiments.tensorboard import Events
 from mwmagic.record import RunDirectory, paths, runs
 
 PROGRAM = "units = 32\nlr = 0.1\nname = 'adam'\nlayers = [64, 32]\n"
@@ -182,6 +185,61 @@ def test_mlflows_own_client_reads_every_value_and_a_gang_is_one_run(export, tmp_
     again = client.search_runs(where)
     assert len(again) == 2
     assert run not in {one.info.run_id for one in again}
+
+
+@pytest.mark.slow
+def test_what_attempts_trained_again_is_there_once_for_tensorboards_reader(tmp_path):
+    steps = [(1, 0.9), (2, 0.8), (3, 0.7), (2, 0.5), (3, 0.4), (3, 0.3), (4, 0.2)]
+    events = Events(Facts(1, "main", "running", started=1.0), 1.0)
+    for step, value in steps:
+        events.add("loss", Scalar(10 * step, 2.0, value))
+        events.add("epoch/loss", Scalar(step, 2.0, value))
+    (tmp_path / events.name).write_bytes(events.taken())
+    assert events.taken() == b""
+    left = [(1, 0.9), (2, 0.5), (3, 0.3), (4, 0.2)]
+    code = READ_ALL.replace("FOLDER", str(tmp_path))
+    found = json.loads(printed(code))
+    assert found["epoch/loss"] == [[step, pytest.approx(value)] for step, value in left]
+    assert found["loss"] == [[10 * step, pytest.approx(value)] for step, value in left]
+
+
+READ_ALL = """
+import json, sys, types
+sys.modules["tensorboard.compat.notf"] = types.ModuleType("notf")
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+found = EventAccumulator("FOLDER").Reload()
+print(json.dumps({name: [[one.step, one.value] for one in found.Scalars(name)]
+                  for name in found.Tags()["scalars"]}))
+"""
+
+
+@pytest.mark.slow
+def test_huge_integers_and_lone_surrogates_are_exported(export, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    more = f"huge = 1{'0' * 400}\nhexadecimal = 0x{'f' * 6000}\ntext = '\\ud800x'\n"
+    monkeypatch.setattr(f"{__name__}.PROGRAM", PROGRAM + more)
+    odd = {"m\ud800": 0.25, "large": 1e300, "infinite": "Infinity"}
+    plain = [{**one, "metrics": {**one["metrics"], **odd}} for one in entries()]
+    plain.append({**plain[-1], "metrics": {"loss": 10**400}, "step": 2**53})
+    monkeypatch.setattr(f"{__name__}.entries", lambda: plain)
+    recorded(tmp_path)
+    uri = "sqlite:///mlflow.db"
+    for words in (["csv"], ["tensorboard"], ["mlflow", "--uri", uri], ["svg"]):
+        code, text = export(*words)
+        assert code == 0, text
+    assert "m\ufffd" in (tmp_path / "run-1.csv").read_text()
+    scalars, params, *_ = json.loads(printed(READ))
+    assert [one for _, one, _ in scalars["m\ufffd"]][:2] == [0.25, 0.25]
+    assert params["huge"] == "1" + "0" * 400
+    assert params["hexadecimal"] == "0x" + "f" * 6000
+    assert params["text"] == "\ufffdx"
+    [run] = mlflow.MlflowClient(uri).search_runs(["0"])
+    assert run.data.params["huge"] == params["huge"]
+    assert run.data.params["text"] == "\ufffdx"
+    [shown] = json.loads(printed("from mwmagic.cli import main\nmain(['runs', '--json'])"))
+    assert shown["parameters"]["huge"] == 10**400
+    assert shown["parameters"]["text"] == "\ud800x"
 
 
 def test_metrics_are_written_as_csv(export, tmp_path):
