@@ -63,7 +63,7 @@ def event_file(record: Record) -> tuple[str, bytes]:
     """Return the name and the content of a file with a run's scalars and its hyperparameters."""
     found = scalars(record.metrics())
     if not found:
-        raise NoRun(f"run {record.number} has no metrics that TensorBoard could show")
+        raise NoRun(f"run {record.number} has no metrics that TensorBoard could show: leave it out")
     facts = facts_of(record, curves=False)
     began = facts.started or min(one[0].wall for one in found.values())
     # The record's writer of events; the one of whole files would import TensorFlow.
