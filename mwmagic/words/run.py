@@ -193,17 +193,17 @@ SETBACKS_LIMIT = 20
 
 
 def setbacks(run: RunStatus, most: int = SETBACKS_LIMIT) -> list[str]:
-    """Say why earlier attempts failed and where the next ones continued, a line each."""
+    """Say how earlier attempts ended and where the next ones continued, a line each."""
     lines = [_setback(one) for one in run.setbacks[-most:]]
     left = len(run.setbacks) - len(lines)
-    before = [f"{counted(left, 'earlier attempt')} failed before these"] if left else []
+    before = [f"{counted(left, 'earlier attempt')} ended before these"] if left else []
     return [*before, *lines]
 
 
 def setbacks_title(run: RunStatus) -> str:
     """Return what stands above these lines; nothing if there are none."""
     count = len(run.setbacks)
-    return f"Why {counted(count, 'earlier attempt')} failed" if count else ""
+    return f"How {counted(count, 'earlier attempt')} ended" if count else ""
 
 
 def _setback(setback: Setback) -> str:

@@ -642,7 +642,7 @@ def test_why_an_earlier_attempt_failed_stays_in_view(notebook, shot):
     # A task that kills itself sends no last report, so where it was may be unknown.
     why = re.compile(r"attempt 1.*: worker:1 .*SIGKILL.*; restarted from epoch 2 step 1")
     notebook.see(earlier.get_by_text(why))
-    notebook.see(earlier.get_by_text("Why 1 earlier attempt failed", exact=True))
+    notebook.see(earlier.get_by_text("How 1 earlier attempt ended", exact=True))
     shot(notebook, "earlier")
     notebook.save()
     notebook.load()

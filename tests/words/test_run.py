@@ -395,7 +395,7 @@ def test_every_view_lists_why_earlier_attempts_failed():
     )
     lines = [f"{failed}; restarted from epoch 3/5", "attempt 2: worker:1 exited with code 1"]
     assert setbacks(again) == lines
-    assert header(View(again))["earlier"] == ["Why 2 earlier attempts failed", *lines]
+    assert header(View(again))["earlier"] == ["How 2 earlier attempts ended", *lines]
     for one in lines:
         assert one in static.text(again)
         assert html.escape(one) in static.page(again)
@@ -408,11 +408,11 @@ def test_every_view_lists_why_earlier_attempts_failed():
 def test_many_failed_attempts_are_folded():
     many = tuple(Setback(number, CAUSE) for number in range(1, 31))
     again = run("running", task(), attempt=31, limit=40, setbacks=many)
-    assert "<details><summary>Why 30 earlier attempts failed" in static.page(again)
+    assert "<details><summary>How 30 earlier attempts ended" in static.page(again)
     assert static.text(again).count("attempt 30: ") == 1
-    assert "27 earlier attempts failed before these" in static.text(again)
+    assert "27 earlier attempts ended before these" in static.text(again)
     assert len(setbacks(again)) == 21
-    assert setbacks(again)[0] == "10 earlier attempts failed before these"
+    assert setbacks(again)[0] == "10 earlier attempts ended before these"
 
 
 def test_what_a_run_survives_is_said_in_a_line():
