@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from PIL import Image
-from studio import IMAGES, THEMES, eventually, studio, tidy
+from studio import IMAGES, THEMES, studio, tidy
 
 sys.path.append(str(Path(__file__).parents[1] / "slowness"))
 
@@ -73,7 +73,8 @@ CHANGED = [
 ]
 SWEEP = "%mw_sweep units=32,64 learning_rate=0.1,0.5 --metric accuracy"
 SLOWED = PROGRAM.replace('"base"', '"input-waits"')
-HOSTS = cells.declare(6, "--engine command --hosts node-a,node-b -- env NODE={host} {python} -")
+NAMED = ",".join(f"{name}=127.0.0.1" for name in ("node-a", "node-b"))
+HOSTS = cells.declare(6, f"--engine command --hosts {NAMED} -- env NODE={{host}} {{python}} -")
 LIVE = """%%mw_live
 import os
 
@@ -142,11 +143,6 @@ def failed(notebook):
     notebook.see(notebook.page.get_by_text("ZeroDivisionError").first)
 
 
-def both(notebook):
-    """Wait until both hosts are shown."""
-    eventually(lambda: notebook.board.locator(".mw-machine").count() == 2, "hosts")
-
-
 PICTURES = {
     "training": ([cells.declare(), cells.TRAINING], trained, board),
     "failure": ([cells.declare(), FAILING], until("failed"), board),
@@ -157,7 +153,7 @@ PICTURES = {
     "sweep": ([cells.declare(), RUNS, SWEEP], swept, sweep),
     "live": ([cells.declare(), LIVE], failed, cell),
     "slow": ([cells.declare(), "%%mw_worker\n" + SLOWED], slow, board),
-    "hosts": ([HOSTS, cells.MANY], both, board),
+    "hosts": ([HOSTS, cells.MANY], until("failed"), board),
 }
 """The cells that show something, what it waits for, and what of the page is the picture."""
 
