@@ -174,7 +174,9 @@ def add_scale(command: argparse.ArgumentParser) -> None:
 def _scale(given: argparse.Namespace) -> int:
     options = typed(given)
     if "workers" in options:
-        raise BadArguments("the sizes follow the script, as `mwmagic scale main.py 1 2 4`: no -n")
+        raise BadArguments(
+            "the sizes follow the script, as in `mwmagic scale main.py 1 2 4`: leave out -n"
+        )
     words = [one for one in (given.script, *given.sizes) if one is not None]
     work.check_given(given, words)
     if given.show is not None:

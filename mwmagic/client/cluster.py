@@ -140,7 +140,9 @@ class Cluster:
             return cluster
         if refusals:
             raise type(refusals[0])(f"cluster {name!r} of {root}: {refusals[0]}")
-        raise NoCluster(f"no detached cluster {name!r} is running for {root}")
+        raise NoCluster(
+            f"no detached cluster {name!r} is running for {root}; `mwmagic ps` lists those that are"
+        )
 
     @classmethod
     def _of(cls, connection: Connection, *, owner: bool) -> Cluster:

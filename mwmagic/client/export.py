@@ -277,7 +277,7 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
     """Return the file that every task of a run was launched with, its arguments and variables."""
     if record.status.live:
         raise ClusterError(
-            f"run {record.number} is a live session, which is no program; "
+            f"run {record.number} is a live session, not a program; "
             "`%mw_export live` writes its cells as one"
         )
     launches = {
@@ -290,8 +290,8 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
     one, *others = launches.values()
     if any(other != one for other in others):
         raise ClusterError(
-            f"the tasks of run {record.number} do not all run the same file, with the same "
-            "arguments and variables"
+            f"the tasks of run {record.number} did not all run the same file with the same "
+            "arguments and variables, so one script cannot repeat it; choose another run"
         )
     return one
 
@@ -416,7 +416,7 @@ def transcript(record: Record) -> str:
     """
     if not record.status.live:
         raise NoRun(
-            f"run {record.number} is no live session but runs {record.status.script}; "
+            f"run {record.number} ran {record.status.script} and is not a live session; "
             "`%mw_export live N` writes another run, and `%mw_runs` lists them"
         )
     cells = record.cells()

@@ -90,7 +90,7 @@ def new_sweep(
     varied = {*space, *(name for one in listed for name in one)}
     if repeat > 1 and seeds is not None and seeds[0] in varied:
         raise BadArguments(
-            f"{seeds[0]} is varied already, which --repeat would change: leave one of them out"
+            f"{seeds[0]} is varied, and --repeat also changes it: leave out one of them"
         )
     draws = 0
     if study is not None:
@@ -101,7 +101,9 @@ def new_sweep(
     elif space:
         trials, draws = combinations(space, random, seed, 0)
     else:
-        raise BadArguments("--random draws values of parameters, and none is given")
+        raise BadArguments(
+            "--random draws values, and no parameter has any: add some, as lr=log(1e-4,1e-1)"
+        )
     plan = Plan(
         script=script,
         cwd=str(cwd),
@@ -135,7 +137,10 @@ def extend_sweep(
     known = [one.params for one in sweep.trials()]
     changes: dict[str, Any] = {"space": as_json(space), "repeat": repeat or plan.repeat}
     if repeat is not None and repeat < plan.repeat:
-        raise BadArguments(f"sweep {sweep.number} repeats each trial {plan.repeat} times already")
+        raise BadArguments(
+            f"sweep {sweep.number} repeats each trial {plan.repeat} times already: give a larger "
+            "number, or leave out --repeat"
+        )
     if random is not None and not space:
         raise BadArguments(
             f"sweep {sweep.number} has no values to draw from: begin another sweep with some"
@@ -282,7 +287,7 @@ def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
     """Refuse what would have no effect."""
     resume, extend = given.resume is not None, given.extend is not None
     if resume and extend:
-        raise BadArguments("--extend runs what is not over too: leave out --resume")
+        raise BadArguments("--extend also runs the trials that are not over: leave out --resume")
     allowed = {"random", "repeat"} if extend else set(_NEW) if not resume else set[str]()
     for name in _NEW:
         if name not in allowed and getattr(given, name) is not None:

@@ -193,7 +193,9 @@ def profile(record: Record, task: TaskName, seconds: float, *, risk: bool = Fals
     limit = time.monotonic() + seconds + PROFILED_SECONDS
     while not (known := json_object(answer)) and time.monotonic() < limit:
         if record.status.over:
-            raise NoRun(f"run {record.number} ended while {found} was profiled")
+            raise NoRun(
+                f"run {record.number} ended while {found} was profiled: give fewer --seconds"
+            )
         time.sleep(PROFILE_LOOK_SECONDS)
     new = sorted(set(folder.rglob("*.xplane.pb")) - before)
     if "error" in known or not new:

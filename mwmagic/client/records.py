@@ -308,10 +308,13 @@ class Rerun:
         if record.status.live:
             raise BadArguments(
                 f"run {record.number} is a session of live cells, which has no program to run "
-                "again; `%mw_export --live` writes one"
+                f"again; `%mw_export live {record.number}` writes one"
             )
         if not launches:
-            raise NoRun(f"the record of run {record.number} does not say what was launched")
+            raise NoRun(
+                f"the record of run {record.number} does not say what was launched; launch it from "
+                "its cell or file"
+            )
         self._params = params or {}
         self._parts = [_without(one, self._params) for one in _parts(record, launches)]
         options = ClusterOptions.from_json(record.part("options"))
@@ -386,7 +389,10 @@ class Rerun:
                     answered=answered,
                 )
         if run is None:
-            raise NoRun(f"the record of run {self._record.number} does not say what was launched")
+            raise NoRun(
+                f"the record of run {self._record.number} does not say what was launched; launch "
+                "it from its cell or file"
+            )
         return run
 
 
@@ -410,7 +416,10 @@ def _parts(record: Record, launches: Mapping[str, Mapping[str, Any]]) -> list[_P
     for launch, tasks in groups:
         name, cwd = str(launch.get("source", "")), str(launch.get("cwd", ""))
         if not Path(cwd).is_dir():
-            raise NoRun(f"the folder {cwd or '?'} that run {record.number} ran in is gone")
+            raise NoRun(
+                f"the folder {cwd or '?'} in which run {record.number} ran is gone; launch it from "
+                "its cell or file elsewhere"
+            )
         try:
             text = program_text(record.path / Path(name).name)
         except OSError:

@@ -68,8 +68,8 @@ def _check_study(study: Any, metric: str) -> None:  # noqa: ANN401 - Optuna's
     if study.direction.name.lower() != wanted:
         better = "higher" if rises(metric) else "lower"
         raise BadArguments(
-            f"study {study.study_name!r} is to {study.direction.name.lower()}, and of {metric} "
-            f"{better} values are better, judging by its name: create the study with "
+            f"study {study.study_name!r} is to {study.direction.name.lower()}, but {better} values "
+            f"of {metric} are better, judging by its name: create the study with "
             f"direction={wanted!r}, or report the metric by another name"
         )
 

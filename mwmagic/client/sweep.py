@@ -292,7 +292,8 @@ class SweepDriver:
             if not self._clusters and waiting:
                 raise SupervisorError(
                     f"the clusters of sweep {self.sweep.number} are gone, and "
-                    f"{counted(len(waiting), 'trial')} did not run"
+                    f"{counted(len(waiting), 'trial')} did not run: --resume {self.sweep.number} "
+                    "runs them"
                 )
 
     def _now(self, trials: Sequence[Trial]) -> list[TrialStatus]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["mlflow_run", "to_mlflow"]
 
-
 RECORD_TAG = "mwmagic.record"
 """The tag of MLflow's run by which it is found again; it has it once it is complete."""
 

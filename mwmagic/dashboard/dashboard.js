@@ -16,6 +16,8 @@ const MARKS = ["", ".noise", ".error", ".note"];
 const TYPING_MS = 250;
 // For how long a button waits for a second click.
 const SURE_MS = 3000;
+// How many failed attempts are shown unfolded.
+const FEW = 3;
 // The hues of a terminal's colours; the lightness follows the theme.
 const HUES = "#888 #d00 #080 #a80 #06d #a0a #088 #888".split(" ");
 // Matches what switches colours on and off in a line, and what marks the ends of a match.
@@ -308,6 +310,7 @@ function newView(model) {
   const actions = [act("stacks"), firm("restart"), firm("stop")];
   const title = h("strong"), time = h("span.dim"), why = h("pre");
   const notice = h("output.notice");
+  const failed = h("summary"), attempts = h("pre"), earlier = h("details.earlier", {}, failed, attempts);
   const words = h("output.words");
   const tasks = h(".tasks", { role: "list" }), shared = h("output.shared", { ariaLive: "off" });
   const charts = [newChart(run, "loss", "first"), newChart(run, SPEED, "second")];
@@ -324,6 +327,7 @@ function newView(model) {
     notice,
     panel,
     h(".cause", {}, why, button("Show in the log", log.jump), button("Copy its log", log.copy)),
+    earlier,
     shared,
     tasks,
     plots,
@@ -503,10 +507,19 @@ function newView(model) {
     set(shared, header.shared);
     set(why, header.cause);
     why.parentNode.hidden = !header.cause;
+    list(header.earlier);
     if (gone) return;
     const spent = Math.max(0, (header.ended || Date.now() / 1000 - skew) - header.started);
     const minutes = new Date(1000 * spent).toISOString().slice(14, 19);
     set(time, `${Math.floor(spent / 3600)}:${minutes}`.replace(/^0:0?/, ""));
+  }
+
+  // Why earlier attempts failed: each new one is shown, until they are many.
+  function list([heading = "", ...lines]) {
+    earlier.hidden = !heading;
+    if (failed.textContent !== heading) earlier.open = lines.length <= FEW;
+    set(failed, heading);
+    set(attempts, lines.join("\n"));
   }
 
   function end() {

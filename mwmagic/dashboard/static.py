@@ -27,6 +27,8 @@ from mwmagic.words.run import (
     reached,
     remarks,
     run_tone,
+    setbacks,
+    setbacks_title,
     spent,
     task_words,
     tone,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from .rows import HostGroup
 
 __all__ = [
+    "FOLDED_SETBACKS_COUNT",
     "UNTYPESET",
     "Picture",
     "framed",
@@ -84,6 +87,10 @@ white and black.
 """
 
 
+FOLDED_SETBACKS_COUNT = 3
+"""More failed attempts than these are folded; plain text has the latest of them."""
+
+
 def text(run: RunStatus, *, timed: bool = False) -> str:
     """Return a run's state as plain text: a line for it, and one for each task.
 
@@ -92,7 +99,8 @@ def text(run: RunStatus, *, timed: bool = False) -> str:
     """
     groups = grouped(run)
     lines = [line for group in groups for line in _group_text(group)] or _task_lines(run.tasks)
-    return encodable("\n".join([headline(run), *lines, *remarks(run, timed=timed)]))
+    earlier = setbacks(run, FOLDED_SETBACKS_COUNT)
+    return encodable("\n".join([headline(run), *lines, *earlier, *remarks(run, timed=timed)]))
 
 
 def _group_text(group: HostGroup) -> list[str]:
@@ -124,7 +132,8 @@ def page(
     head += f" <i>({saved_words()})</i>" if live else ""
     groups = grouped(run)
     rows = "".join(map(_group_rows, groups)) or _rows(run.tasks)
-    parts = [head, f"<table>{rows}</table>", _picture(run, points), pictures(figures), _cause(run)]
+    parts = [head, f"<table>{rows}</table>", _picture(run, points), pictures(figures)]
+    parts += [_cause(run), _earlier(run)]
     parts += [f"<p>{html.escape(one)}</p>" for one in (*notes, *remarks(run))]
     return framed("".join(parts), label)
 
@@ -180,6 +189,15 @@ def _cells(
 def _cause(run: RunStatus) -> str:
     lines = "\n".join(blame(run))
     return lines and f'<pre style="font-family:monospace">{html.escape(lines)}</pre>'
+
+
+def _earlier(run: RunStatus) -> str:
+    """Return why earlier attempts failed, folded if they are many."""
+    if not run.setbacks:
+        return ""
+    opened = "" if len(run.setbacks) > FOLDED_SETBACKS_COUNT else " open"
+    title, lines = map(html.escape, (setbacks_title(run), "\n".join(setbacks(run))))
+    return f"<details{opened}><summary>{title}</summary><pre>{lines}</pre></details>"
 
 
 def _picture(run: RunStatus, points: Sequence[Point]) -> str:

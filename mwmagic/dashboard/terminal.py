@@ -26,13 +26,14 @@ from mwmagic.words.run import (
     progress_words,
     remarks,
     run_tone,
+    setbacks,
     spent,
     task_words,
     tone,
 )
 
 from .rows import grouped
-from .static import text
+from .static import FOLDED_SETBACKS_COUNT, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +82,8 @@ def table(run: RunStatus) -> Group:
         grid.add_column(overflow="fold")
     for row in cells:
         grid.add_row(*row)
-    return Group(_head(run), grid, *map(_text, remarks(run)))
+    earlier = setbacks(run, FOLDED_SETBACKS_COUNT)
+    return Group(_head(run), grid, *map(_text, [*earlier, *remarks(run)]))
 
 
 def coloured(table: RunTable | TrialTable) -> str:

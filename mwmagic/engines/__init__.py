@@ -99,6 +99,8 @@ def _factory(name: str) -> Make:
         try:
             made = point.load()
         except (ImportError, AttributeError) as error:
-            raise ClusterError(f"the engine {name!r} ({point.value}) fails: {error}") from error
+            raise ClusterError(
+                f"the engine {name!r} ({point.value}) cannot be loaded: {error}"
+            ) from error
         return cast("Make", made)
     raise ClusterError(f"unknown engine {name!r}; the engines are {', '.join(engine_names())}")

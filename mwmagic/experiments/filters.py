@@ -96,7 +96,7 @@ class Filter:
     def _one(self) -> Callable[[Mapping[str, Any]], bool]:
         self._depth += 1
         if self._depth > NESTING_LIMIT:
-            raise self._wrong("as it is nested too deep")
+            raise self._wrong("as it is nested too deeply")
         try:
             if self._accept("word", "not"):
                 inner = self._one()

@@ -95,7 +95,9 @@ def space_of(
             found = tuple(value for _, value in pairs)
             for at, one in enumerate(found):
                 if one in found[:at]:
-                    raise BadArguments(f"the parameter {name} has the value {one!r} twice")
+                    raise BadArguments(
+                        f"the parameter {name} has the value {one!r} twice: list it once"
+                    )
         known = pairs[0][0]
         if known in space:
             raise BadArguments(f"the parameter {known} is given twice; leave one out")
@@ -132,7 +134,7 @@ def _ends(choices: Range, source: str, name: str) -> list[float | int]:
         for end in (choices.low, choices.high):
             if end != int(end):
                 raise BadArguments(
-                    f"the parameter {name} takes integers, so {choices} does not fit"
+                    f"the parameter {name} takes integers: give a range of integers, not {choices}"
                 )
         return [int(choices.low), int(choices.high)]
     return [choices.low, choices.high]

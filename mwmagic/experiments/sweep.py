@@ -131,7 +131,9 @@ class Sweep:
         """What it runs."""
         known = json_object(self.path / f"{self.word}.json")
         if not known:
-            raise NoSweep(f"the plan of {self.name} in {self.path} is gone or damaged")
+            raise NoSweep(
+                f"the plan of {self.name} in {self.path} is gone or damaged: begin another one"
+            )
         plan = self.plans.from_json(known)
         if plan.version > SWEEP_VERSION:
             raise NoSweep(
@@ -146,7 +148,9 @@ class Sweep:
         try:
             data = (self.path / "program.py").read_bytes()
         except OSError:
-            raise NoSweep(f"the program of {self.name} is gone from {self.path}") from None
+            raise NoSweep(
+                f"the program of {self.name} is gone from {self.path}: begin another one"
+            ) from None
         return data.decode("utf-8", "surrogateescape")
 
     @property
@@ -168,7 +172,7 @@ class Sweep:
     def _lines(self) -> Iterator[dict[str, Any]]:
         path = self.path / "trials.jsonl"
         if not path.is_file():
-            raise NoSweep(f"the trials of {self.name} are gone from {self.path}")
+            raise NoSweep(f"the trials of {self.name} are gone from {self.path}: begin another one")
         return json_lines(path)
 
     @property

@@ -82,7 +82,7 @@ def event_file(record: Record) -> tuple[str, bytes]:
     """Return the name and the content of a file with a run's scalars and its hyperparameters."""
     found = scalars(record.metrics())
     if not found:
-        raise NoRun(f"run {record.number} has no metrics that TensorBoard could show")
+        raise NoRun(f"run {record.number} has no metrics that TensorBoard could show: leave it out")
     facts = facts_of(record, curves=False)
     events = Events(facts, min(one[0].wall for one in found.values()))
     for name, values in found.items():

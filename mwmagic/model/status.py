@@ -251,6 +251,10 @@ class Setback(Stored):
 
     attempt: int = 0
     cause: Cause | None = None
+    reached: Reached | None = None
+    """How far its training was, if that is known."""
+    resumed: Reached | None = None
+    """Where the training of the attempt after it began."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mwmagic import gang as g
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from mwmagic.model.findings import Cause
     from mwmagic.model.machine import HostStatus, MachineStatus
     from mwmagic.model.options import ClusterOptions
-    from mwmagic.model.status import GivenUp, ParserFault
+    from mwmagic.model.status import GivenUp, ParserFault, Reached
     from mwmagic.record import RunDirectory
 
     from .pool import MachinePool
@@ -451,9 +452,15 @@ class Exits:
         decisive = [end for end in ended if end.task not in self._auxiliary]
         return self._guard.call("diagnosis", None, diagnose, decisive, self._options)
 
-    def set_back(self, attempt: int) -> None:
-        """Record why an attempt failed that another one follows."""
+    def resumed(self, attempt: int, began: Reached | None) -> tuple[Setback, ...]:
+        """Return the attempts that failed; the latest one with where the attempt after it began."""
+        if began is None or not self.setbacks or self.setbacks[-1].attempt + 1 != attempt:
+            return tuple(self.setbacks)
+        return (*self.setbacks[:-1], replace(self.setbacks[-1], resumed=began))
+
+    def set_back(self, attempt: int, began: Reached | None, reached: Reached | None) -> None:
+        """Record why an attempt failed that another one follows, and where it was."""
         cause = self.cause(attempt)
         if cause is not None:
-            self.setbacks.append(Setback(attempt, cause))
+            self.setbacks = [*self.resumed(attempt, began), Setback(attempt, cause, reached)]
             self._directory.event("setback", **self.setbacks[-1].as_json())

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mwmagic import gang as g
 from mwmagic.agent.wire import parsed
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Cause, Position
     from mwmagic.model.messages import Message, Start
+    from mwmagic.model.status import Reached
     from mwmagic.record import RunDirectory
 
     from .pool import Loss, MachinePool
@@ -180,7 +181,8 @@ class ActiveRun:
             self._report.entered(self.gang.state)
             self._stalls.judge(time.monotonic(), running=False)  # the next stall is a new one
             if self.gang.state is RunState.BACKOFF:
-                self._exits.set_back(self.gang.attempt)
+                began, reached = self._trained("began"), self._trained("place")
+                self._exits.set_back(self.gang.attempt, began, reached)
         starts = any(isinstance(action, g.StartTask) for action in actions)
         if g.Rebind() in actions or (starts and self._pool.doubtful(self._failed)):
             self._moving = asyncio.create_task(self._move(actions))
@@ -472,7 +474,7 @@ class ActiveRun:
             stall=self._stalls.current,
             slow=self._slow.verdict,
             forecast=self._slow.forecast,
-            setbacks=tuple(self._exits.setbacks),
+            setbacks=self._exits.resumed(self.gang.attempt, self._trained("began")),
             notices=(
                 *self._processes.started(),
                 *self._processes.full(),
@@ -480,6 +482,13 @@ class ActiveRun:
             ),
             examined=self._stalls.examined,
         )
+
+    def _trained(self, what: Literal["began", "place"]) -> Reached | None:
+        """Return where the first task that reports its training began, or is."""
+        tasks = [task for task, role in self._roles.items() if role is not g.Role.EVALUATOR]
+        processes = filter(None, map(self._processes.of, tasks))
+        found = (getattr(process.output.training, what) for process in processes)
+        return next(filter(None, found), None)
 
     @property
     def _script(self) -> str:

@@ -106,7 +106,7 @@ class Stalls:
     def examine(self) -> None:
         """Find out where each task is; the record then says."""
         if not self._processes.alive():
-            raise SupervisorError("no task has a process whose stack could be shown")
+            raise SupervisorError("no task is running, so there are no stacks to show")
         self._examiner.examine()
 
     def locate(self) -> None:

@@ -435,16 +435,18 @@ class Supervisor:
             first = getattr(run.options, name)
             if value != first:
                 raise ClusterError(
-                    f"run {run.directory.number}, which waits for its other tasks, was launched "
-                    f"with {name} {first}; say {name} {value} in its first launch, or leave it out"
+                    f"run {run.directory.number} waits for its other tasks, and its first launch "
+                    f"had {name} {first}: leave out {name} {value} here, or give it in the first "
+                    "launch too"
                 )
 
     def _check_keep(self, run: ActiveRun, *, keep: bool) -> None:
         """Refuse a launch that keeps its process in a run that does not, or the reverse."""
         if keep != run.keep:
             raise ClusterError(
-                f"run {run.directory.number}, which waits for its other tasks, was launched "
-                f"with{'' if run.keep else 'out'} --keep; launch all its tasks so"
+                f"run {run.directory.number} waits for its other tasks, and its first launch had "
+                f"{'' if run.keep else 'no '}--keep: "
+                + ("add it here too" if run.keep else "leave it out here too")
             )
 
     @contextmanager

@@ -108,6 +108,8 @@ class Training:
     ----------
     latest
         Where it is, and the latest value of each metric.
+    began
+        Where it was at first; without metrics.
     first
         The number of its first epoch: 1, or 0 if its program counts from there.
     unreadable
@@ -120,6 +122,7 @@ class Training:
         self._guard = guard
         self.latest: Update | None = None
         self.first = 1
+        self.began: Reached | None = None
         self.unreadable: str | None = None
         self.furthest = FurthestPoint()
         self.imports: dict[str, float] = {}
@@ -143,6 +146,14 @@ class Training:
             seconds_per_step=latest.seconds_per_step,
             first=self.first,
         )
+
+    @property
+    def place(self) -> Reached | None:
+        """The same without metrics, if it has counted an epoch or a step."""
+        reached = self.reached
+        if reached is None or (reached.epoch is None and reached.step is None):
+            return None
+        return replace(reached, metrics={})
 
     def printed(self, text: str) -> list[Update]:
         """Take the next text of the log; return its metrics that are not reported as well."""
@@ -182,6 +193,7 @@ class Training:
     def _moved(self, latest: Update) -> None:
         """Take in where it is now."""
         self.furthest.add(latest)
+        self.began = self.began or self.place
         if latest.epoch is not None:
             self.first = min(self.first, max(latest.epoch, 0))
 

@@ -46,6 +46,8 @@ __all__ = [
     "remarks",
     "run_tone",
     "setback_words",
+    "setbacks",
+    "setbacks_title",
     "spent",
     "task_words",
     "tone",
@@ -179,13 +181,43 @@ def exhausted(run: RunStatus) -> str:
 
 def setback_words(run: RunStatus, setback: Setback) -> str:
     """Say in a line why the attempt failed that the current one follows."""
-    cause, follows = setback.cause, f"attempt {setback.attempt + 1} follows"
-    why = f": {failure.headline(cause)}" if cause else ""
-    if _resumes(cause):
+    why, follows = _why(setback.cause), f"attempt {setback.attempt + 1} follows"
+    if _resumes(setback.cause):
         return f"attempt {setback.attempt} asked to be started again{why}; {follows}"
-    raised = (cause.exception or "").partition("\n")[0] if cause else ""
-    what = f"attempt {setback.attempt} failed{why}{f': {raised}' if raised else ''}"
+    what = f"attempt {setback.attempt} failed{why}"
     return f"{what}; {follows}, restart {run.restarts} of {run.limit}"
+
+
+SETBACKS_LIMIT = 20
+"""How many failed attempts are listed, the latest ones."""
+
+
+def setbacks(run: RunStatus, most: int = SETBACKS_LIMIT) -> list[str]:
+    """Say how earlier attempts ended and where the next ones continued, a line each."""
+    lines = [_setback(one) for one in run.setbacks[-most:]]
+    left = len(run.setbacks) - len(lines)
+    before = [f"{counted(left, 'earlier attempt')} ended before these"] if left else []
+    return [*before, *lines]
+
+
+def setbacks_title(run: RunStatus) -> str:
+    """Return what stands above these lines; nothing if there are none."""
+    count = len(run.setbacks)
+    return f"How {counted(count, 'earlier attempt')} ended" if count else ""
+
+
+def _setback(setback: Setback) -> str:
+    at, resumed = (" ".join(_counted(one)) for one in (setback.reached, setback.resumed))
+    failed = f"attempt {setback.attempt}{f', at {at}' if at else ''}{_why(setback.cause)}"
+    return f"{failed}; restarted from {resumed}" if resumed else failed
+
+
+def _why(cause: Cause | None) -> str:
+    """Say after a colon what failed and, if that is known, what it raised."""
+    if cause is None:
+        return ""
+    raised = (cause.exception or "").partition("\n")[0]
+    return f": {failure.headline(cause)}{f': {raised}' if raised else ''}"
 
 
 def again_words(run: RunStatus) -> str:

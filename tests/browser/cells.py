@@ -53,6 +53,21 @@ train(-1)
 """
 )
 
+AGAIN = worker(
+    """
+import signal
+from mwmagic.worker import report
+
+first = os.environ["MWMAGIC_ATTEMPT"] == "1"
+if index == 1:
+    report(epoch=2, step=3 if first else 1, loss=0.5)
+    if first:
+        os.kill(os.getpid(), signal.SIGKILL)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+)
+
 UP = "up, for $1 or $2"
 SLEEPING = worker(
     f"""

@@ -636,6 +636,28 @@ def test_a_stalled_run_looks_stalled(notebook, shot):
         assert not faint(notebook.board)
 
 
+def test_why_an_earlier_attempt_failed_stays_in_view(notebook, shot):
+    notebook.write(cells.declare(2, "--restarts 1"), cells.AGAIN).open().run()
+    earlier = notebook.board.locator("details")
+    # A task that kills itself sends no last report, so where it was may be unknown.
+    why = re.compile(r"attempt 1.*: worker:1 .*SIGKILL.*; restarted from epoch 2 step 1")
+    notebook.see(earlier.get_by_text(why))
+    notebook.see(earlier.get_by_text("How 1 earlier attempt ended", exact=True))
+    shot(notebook, "earlier")
+    notebook.save()
+    notebook.load()
+    notebook.see(earlier.get_by_text(why))
+    earlier.locator("summary").click()
+    earlier.locator("pre").wait_for(state="hidden")
+    (notebook.folder / "go").touch()
+    notebook.state("finished")
+    earlier.locator("pre").wait_for(state="hidden")
+    keeps(notebook, 1, "run 1: finished")
+    notebook.reopen(trusted=False)
+    static = notebook.see(notebook.page.locator(".mwmagic-static"))
+    notebook.see(static.locator("details").get_by_text(why))
+
+
 def test_a_run_that_waits_can_be_read_live_and_saved(notebook, shot):
     notebook.write(cells.declare(), cells.WAITING).open().run().state("waiting for worker:1")
     cards = notebook.board.locator(".mw-card")

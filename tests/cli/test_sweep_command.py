@@ -200,7 +200,7 @@ def test_two_processes_do_not_run_one_sweep(folder):
         (["main.py", f"units={MANY}", f"seed={MANY}"], "1,000,000 trials, and one may have 10,000"),
         (["main.py", "unit=1"], "did you mean units?"),
         (["other.py", "units=1"], "other.py to run"),
-        (["main.py", "seed=1,2", "--repeat", "2"], "seed is varied already"),
+        (["main.py", "seed=1,2", "--repeat", "2"], "seed is varied, and --repeat"),
         (["--resume"], "there are no sweeps in "),
         (["main.py", "--resume"], "a sweep that continues keeps its script"),
         (["--resume", "1", "--extend", "1"], "leave out --resume"),

@@ -243,7 +243,7 @@ def test_a_run_knows_what_it_was(cluster, tmp_path, shell):
     assert (tmp_path / "logs" / "worker-0.log").read_text() == "one\n", "what was recorded"
     gang.run("main.py", task=0)
     mixed = gang.run("main.py", task=1, args=["other"])
-    with pytest.raises(ClusterError, match="the tasks of run 2 do not all run the same file"):
+    with pytest.raises(ClusterError, match="the tasks of run 2 did not all run the same file"):
         mixed.export("script")
     mixed.wait()
     own = gang.run("main.py", env={"EPOCHS": 5, "RATE": 0.1}).wait()

@@ -82,7 +82,7 @@ def test_a_study_is_told_once_what_the_record_says(tmp_path):
     [
         ({"study": {}}, "study= needs an optuna.Study, as .* and this is dict {}"),
         ({"metric": ""}, "a study optimizes one metric, so say which: add --metric val_loss"),
-        ({"metric": "accuracy"}, "is to minimize, and of accuracy higher values are better"),
+        ({"metric": "accuracy"}, "is to minimize, but higher values of accuracy are better"),
         ({"random": None}, "say how many trials there shall be with --random N"),
         ({"space": {}, "repeat": 2}, "give parameters with values or ranges"),
         ({"repeat": 2}, "leave out --repeat"),

@@ -107,7 +107,7 @@ def test_a_cell_that_is_not_a_program_becomes_a_comment(session, source):
 def test_a_run_without_cells_is_refused(session):
     with pytest.raises(NoRun, match="has no cell that is over"):
         transcript(session())
-    with pytest.raises(NoRun, match="is no live session but runs"):
+    with pytest.raises(NoRun, match="and is not a live session"):
         transcript(session(live=False))
 
 

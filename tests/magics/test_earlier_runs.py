@@ -108,7 +108,7 @@ def test_nothing_that_is_typed_is_ignored(kernel, tmp_path):
 
     kernel.run("%%mw_worker --index 0 --restarts 1\nprint('one')")
     error = kernel.run("%%mw_worker --index 1 --restarts 2\nprint('two')").error
-    assert error.startswith("ClusterError: run 1, which waits for its other tasks, was launched")
+    assert error.startswith("ClusterError: run 1 waits for its other tasks, and its first")
     assert kernel.run("%%mw_worker --index 1 --restarts 1\nprint('two')").error is None
     kernel.run("%mw_wait")
 

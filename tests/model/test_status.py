@@ -70,7 +70,7 @@ RUN = RunStatus(
     },
     trouble="no space left",
     stall=Stall(60.0, "worker:1", AT, REMARK),
-    setbacks=(Setback(1, CAUSE),),
+    setbacks=(Setback(1, CAUSE, Reached(epoch=2), Reached(epoch=1)),),
     remarks=(REMARK,),
     examined=1,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import replace
 from io import StringIO
@@ -46,6 +47,7 @@ from mwmagic.words.run import (
     remarks,
     run_tone,
     setback_words,
+    setbacks,
     spent,
     task_words,
     tone,
@@ -382,6 +384,35 @@ def test_every_view_of_a_failure_says_that_its_restarts_had_been_used_up():
     assert blame(STUCK)[-1].startswith("  This was attempt 5: no progress: ")
     once = replace(SPENT, given_up=None)
     assert not [one for one in (static.page(once), exit_notice(once)) if "used up" in one]
+
+
+def test_every_view_lists_why_earlier_attempts_failed():
+    told = replace(CAUSE, exception="ValueError: <b>broke</b>\nin two lines")
+    first = Setback(1, told, Reached(epoch=3, epochs=5, step=40), Reached(epoch=3, epochs=5))
+    again = run("finished", task(), attempt=3, limit=3, setbacks=(first, Setback(2, CAUSE)))
+    failed = (
+        "attempt 1, at epoch 3/5 step 40: worker:1 exited with code 1: ValueError: <b>broke</b>"
+    )
+    lines = [f"{failed}; restarted from epoch 3/5", "attempt 2: worker:1 exited with code 1"]
+    assert setbacks(again) == lines
+    assert header(View(again))["earlier"] == ["How 2 earlier attempts ended", *lines]
+    for one in lines:
+        assert one in static.text(again)
+        assert html.escape(one) in static.page(again)
+        assert one in " ".join(drawn(again).split())
+    assert "<details open>" in static.page(again)
+    assert header(View(run("finished", task())))["earlier"] == []
+    assert "<details" not in static.page(run("finished", task()))
+
+
+def test_many_failed_attempts_are_folded():
+    many = tuple(Setback(number, CAUSE) for number in range(1, 31))
+    again = run("running", task(), attempt=31, limit=40, setbacks=many)
+    assert "<details><summary>How 30 earlier attempts ended" in static.page(again)
+    assert static.text(again).count("attempt 30: ") == 1
+    assert "27 earlier attempts ended before these" in static.text(again)
+    assert len(setbacks(again)) == 21
+    assert setbacks(again)[0] == "10 earlier attempts ended before these"
 
 
 def test_what_a_run_survives_is_said_in_a_line():

@@ -315,7 +315,10 @@ class Live:
 
     def _check_open(self) -> None:
         if self.process.over:
-            raise NoRun(f"the live session has ended ({self.process.words}); begin another one")
+            raise NoRun(
+                f"the live session has ended ({self.process.words}); `Cluster.live()` begins "
+                "another one"
+            )
 
     def check(self, cell: LiveCell, name: str) -> None:
         """Raise the error of a cell that failed on some task, or that another client withdrew."""

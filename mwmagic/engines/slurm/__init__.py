@@ -364,7 +364,7 @@ class SlurmEngine:
         if status is None or not status.running:
             raise ClusterError(
                 f"SLURM_JOB_ID says that this is inside Slurm job {number}, "
-                f"{f'which is {status.state}' if status else 'of which Slurm says nothing'}; "
+                f"{f'which is {status.state}' if status else 'which Slurm does not know'}; "
                 "remove it from the environment to ask for an allocation of its own"
             )
         tasks = "" if "SLURM_STEP_ID" in os.environ else os.environ.get("SLURM_TASKS_PER_NODE", "")

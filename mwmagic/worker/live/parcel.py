@@ -87,8 +87,8 @@ def packed_frame(value: Any, name: str, inner: Inner) -> dict[str, Any]:  # noqa
     if isinstance(value, pd.Index):
         return {"index": _index(value, name, inner)}
     raise NotPlain(
-        f"{name} has a {type(value).__name__}; of pandas, only DataFrames, Series and indexes are "
-        "moved, so make one of it"
+        f"{name} has a {type(value).__name__} of pandas, which cannot be moved; convert it to a "
+        "DataFrame, a Series or an index"
     )
 
 
@@ -367,7 +367,9 @@ def _packed_array(value: Any, arrays: list[np.ndarray], name: str) -> dict[str, 
         raise _refused(value, name)
     named = _dtype(array.dtype)
     if _named(named) != array.dtype:
-        raise NotPlain(f"{name} has an array of {array.dtype}, which cannot be moved")
+        raise NotPlain(
+            f"{name} has an array of {array.dtype}, which cannot be moved; convert it with `astype`"
+        )
     arrays.append(np.ascontiguousarray(array))
     return {"dtype": named, "shape": list(array.shape)}
 
