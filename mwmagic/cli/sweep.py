@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from mwmagic.errors import BadArguments
 from mwmagic.experiments.scaling import Scaling
 from mwmagic.experiments.space import read_space
 from mwmagic.model.option import read_count, read_words
+from mwmagic.model.ownership import package_of
 from mwmagic.model.values import counted, finite
 from mwmagic.words.sweep import (
     as_csv,
@@ -88,7 +90,8 @@ def _sweep(given: argparse.Namespace) -> int:
     if given.apart and _detached(sweep):
         return 0
     try:
-        with listening(), Cluster.declare(say, **options) as cluster:
+        warm = imports_packages(sweep.source if source is None else source)
+        with listening(), Cluster.declare(say, **options, warm=warm) as cluster:
             conduct(
                 sweep,
                 cluster,
@@ -105,6 +108,21 @@ def _sweep(given: argparse.Namespace) -> int:
             raise
         return INTERRUPTED_CODE
     return _finish(sweep)
+
+
+def imports_packages(source: str) -> bool:
+    """Return whether a program imports more than Python's own modules and mwmagic.
+
+    Only then does it gain by processes that have imported its framework, which the first trial
+    would wait for. A module beside it may import anything.
+    """
+    try:
+        nodes = [*ast.walk(ast.parse(source))]
+    except (SyntaxError, ValueError):
+        return False
+    names = [each.name for one in nodes if isinstance(one, ast.Import) for each in one.names]
+    names += [one.module or "." for one in nodes if isinstance(one, ast.ImportFrom)]
+    return any(package_of(one) not in {"mwmagic", *sys.stdlib_module_names} for one in names)
 
 
 def _detached(sweep: Sweep) -> bool:

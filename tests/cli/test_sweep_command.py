@@ -14,6 +14,7 @@ import pytest
 from processes import PATIENCE, eventually
 
 from mwmagic.cli import main
+from mwmagic.cli.sweep import imports_packages
 from mwmagic.experiments.runs import indexed
 from mwmagic.experiments.sweep import sweeps
 from mwmagic.record import runs
@@ -174,6 +175,21 @@ def test_a_detached_sweep_outlives_its_terminal_until_it_is_killed(folder):
     assert sweep(folder, "--resume", "--detach")[0] == 0
     eventually(lambda: "best: trial 2 (" in found.messages.read_text())
     assert finished(folder) == {"1/1": 1, "1/2": 1}
+
+
+@pytest.mark.parametrize(
+    ("source", "packages"),
+    [
+        ("import os, time\nfrom mwmagic.worker import report\n", False),
+        ("def main():\n    import tensorflow.keras as k\n", True),
+        ("from keras import layers", True),
+        ("import helper", True),
+        ("from . import helper", True),
+        ("import", False),
+    ],
+)
+def test_a_program_without_packages_needs_no_warm_process(source, packages):
+    assert imports_packages(source) is packages
 
 
 @pytest.mark.slow
