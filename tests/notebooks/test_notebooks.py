@@ -130,15 +130,9 @@ def test_the_lesson_on_experiments_shows_its_table_and_comparison_without_a_kern
     assert "best: trial" in more
 
 
-LATER = ("fault_tolerance",)
-"""Notebooks without stored results, whose code is still that of tests. Rewrite them."""
-
-LESSONS = [name for name in NAMES if name not in LATER]
-
-
 def test_lessons_load_the_data_alike_and_repeat_no_long_module():
     modules = {}
-    for name in LESSONS:
+    for name in NAMES:
         for cell in read(name)[1]:
             if cell.source.startswith("%%writefile"):
                 modules.setdefault(cell.source, []).append(name)
@@ -148,7 +142,7 @@ def test_lessons_load_the_data_alike_and_repeat_no_long_module():
     assert len([module for module in shared if "def load_data" in module]) == 2, "digits and MNIST"
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_shows_its_runs_without_a_kernel_and_stays_small(name):
     assert (NOTEBOOKS / f"{name}.ipynb").stat().st_size <= 100_000
     outputs = [output for cell in read(name)[1] for output in cell.outputs]
@@ -158,7 +152,7 @@ def test_a_lesson_shows_its_runs_without_a_kernel_and_stays_small(name):
         assert [page for page in pages if "mwmagic-static" in page], "no dashboard is stored"
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_shows_what_holds_and_asserts_nothing(name):
     for cell in read(name)[1]:
         assert not re.search(r"^\s*assert ", cell.source, re.MULTILINE), cell.source
