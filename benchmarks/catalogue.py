@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import beside, dashboard, declare, first, flood, restart, runs, scale, throughput
+from . import beside, dashboard, declare, first, flood, restart, runs, scale, sweep, throughput
 
 TRAINING = (declare, restart, first, throughput)
 SHOWING = (flood, dashboard, runs)
-GROWING = (scale, beside)
+GROWING = (scale, sweep, beside)
 CASES = [case for module in (*TRAINING, *SHOWING, *GROWING) for case in module.CASES]
