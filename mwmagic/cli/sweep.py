@@ -91,7 +91,7 @@ def _sweep(given: argparse.Namespace) -> int:
         return 0
     try:
         warm = imports_packages(sweep.source if source is None else source)
-        with listening(), Cluster.declare(say, **options, warm=warm) as cluster:
+        with listening(), Cluster.declare(say, **{"warm": warm, **options}) as cluster:
             conduct(
                 sweep,
                 cluster,

@@ -213,7 +213,7 @@ class ClusterOptions:
     )
     threads: int | None = _option(
         None,
-        "Threads that each task uses for operations; by default (auto) the machine's CPUs  "
+        "Threads that each task uses for operations; by default (auto) the machine's CPUs "
         "are divided among its tasks; 0 leaves the number to the framework.",
         Repeated.MUST_MATCH,
         words={"auto": None},
@@ -264,7 +264,8 @@ class ClusterOptions:
     tracker: str = _option(
         "none",
         "Make the tasks of a launch one run of the tracker that the program logs to: a run of "
-        "MLflow, or a group of W&B; or write its metrics to the folder tensorboard as it goes.",
+        "MLflow, or a group of W&B. With tensorboard no code is needed: event files of its metrics "
+        "grow in the folder tensorboard while it runs.",
         Repeated.UPDATE,
         choices=("none", "mlflow", "wandb", "tensorboard"),
     )
