@@ -39,7 +39,7 @@ def test_callbacks_of_one_task_are_named_without_the_waiting_of_the_other(warm_p
     run.wait(timeout=240)
     slow = run.status().slow
     assert (slow.cause.value, slow.task) == ("callbacks", "worker:0")
-    assert slow.at.endswith(" in on_train_batch_end")
+    assert slow.at.endswith(" in besides")
 
 
 def test_an_undisturbed_training_is_not_accused(warm_pair, tmp_path):
