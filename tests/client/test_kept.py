@@ -146,7 +146,7 @@ def test_what_cannot_be_kept_is_refused(cluster, run):
     with pytest.raises(BadArguments, match="restarts end the processes"):
         run("pass", keep=True, restarts=1)
     run("pass", keep=True, task=0)
-    with pytest.raises(ClusterError, match="was launched with --keep"):
+    with pytest.raises(ClusterError, match="its first launch had --keep"):
         run("pass", task=1)
 
 
