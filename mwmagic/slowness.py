@@ -169,7 +169,7 @@ def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
     leads = [_lead(row, _apart) for row in rows]
     shares = [lost / row[task].wall for row, (task, lost) in zip(rows, leads, strict=True)]
     late = [task for (task, _), share in zip(leads, shares, strict=True) if share >= DEAD_RATIO]
-    if not late:
+    if len(late) < LEAST_COUNT:
         return None
     task, times = Counter(late).most_common(1)[0]
     step = means[task].wall
@@ -181,7 +181,7 @@ def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
         return Slowdown(each[0], None, "in-turn", fmean(shares), step) if same and each[0] else None
     other, lost = max(_apart(means[one]) for one in means if one != task), _apart(means[task])
     share, cause = (lost - other) / step, _lateness(means, task)
-    if share < CLEAR_RATIO or cause is None:
+    if times < LEAST_COUNT or share < CLEAR_RATIO or cause is None:
         return None
     when: Literal["always", "sometimes"]
     when = "always" if times >= OFTEN_RATIO * len(rows) else "sometimes"

@@ -76,6 +76,17 @@ def test_windows_of_other_steps_are_not_compared():
     assert judge(found) is None
 
 
+def test_one_odd_window_accuses_nobody():
+    """Measured in an undisturbed loop, which 4 of 12 times was said to wait for its input."""
+    found = {
+        "worker:0": [_window(8, 25.8, 0, 0, 20.1), _window(32, 23.2, 0, 0, 18.2)],
+        "worker:1": [_window(8, 25.8, 9.5, 0, 21.2), _window(32, 23.3, 0, 0, 20.2)],
+    }
+    for each in found.values():
+        each.append(_window(64, 32.0, 0.5, 0, 24.2))
+    assert judge(found) is None
+
+
 def test_a_task_that_is_slow_in_some_steps_is_said_to_be():
     slow, quiet = (101, 60, 0.2, 40), (49, 2, 0.2, 38)
     found = {
