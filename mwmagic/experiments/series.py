@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from mwmagic.record.metrics import COUNT_LIMIT, REPORTED, USAGE, Preference, parsed, used
+from mwmagic.record.metrics import (
+    COUNT_LIMIT,
+    REPORTED,
+    USAGE,
+    Preference,
+    parsed,
+    raw_entries,
+    used,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -329,13 +336,7 @@ class Series:
     def _feed(self, data: bytes) -> None:
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(entry, dict):
-                continue
+        for entry in raw_entries(lines):
             if entry.get("kind") == USAGE:
                 self._use(entry)
                 continue

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import NoRun, NotInstalled
 from mwmagic.model.status import RunState
 from mwmagic.model.values import encodable
-from mwmagic.record.metrics import COUNT_LIMIT, Preference, parsed
+from mwmagic.record.metrics import COUNT_LIMIT, Preference, parsed, raw_entries
 from mwmagic.record.reader import Record
 from mwmagic.record.writer import FLUSH_SECONDS
 
@@ -229,10 +229,6 @@ def _entries(path: Path) -> Iterator[list[dict[str, Any]]]:
             while data := file.read(READ_BYTES):
                 offset += len(data)
                 *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    with suppress(ValueError, RecursionError):
-                        raw = json.loads(line)
-                        entry = parsed(raw) if isinstance(raw, dict) else None
-                        if entry is not None and entry["metrics"]:
-                            found.append(entry)
+                entries = filter(None, map(parsed, raw_entries(lines)))
+                found += [entry for entry in entries if entry["metrics"]]
         yield found

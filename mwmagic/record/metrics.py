@@ -39,6 +39,7 @@ __all__ = [
     "metric_line",
     "metrics",
     "parsed",
+    "raw_entries",
     "read_few",
     "rises",
     "rows",
@@ -175,28 +176,29 @@ def read_few(path: Path) -> list[dict[str, Any]]:
     except OSError:
         pass
     stride = 1 + len(found) // ENTRIES_LIMIT
-    return metrics(raw for line in found[::stride] for raw in _raw(line))
+    return metrics(raw_entries(found[::stride]))
 
 
 def given(path: Path) -> dict[str, Any]:
     """Return the variables of live cells at the last `fit`; none if there was no `fit`."""
     found: dict[str, Any] = {}
     with suppress(OSError), path.open("rb") as file:
-        for line in file:
-            if b'"kind": "given"' in line:
-                for raw in _raw(line):
-                    values = raw.get("given")
-                    if raw.get("kind") == GIVEN and isinstance(values, dict):
-                        found = values
+        for raw in raw_entries(line for line in file if b'"kind": "given"' in line):
+            values = raw.get("given")
+            if raw.get("kind") == GIVEN and isinstance(values, dict):
+                found = values
     return found
 
 
-def _raw(line: bytes) -> list[dict[str, Any]]:
-    try:
-        raw = json.loads(line)
-    except (ValueError, RecursionError):
-        return []
-    return [raw] if isinstance(raw, dict) else []
+def raw_entries(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of lines; one that is damaged costs only itself."""
+    for line in lines:
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(raw, dict):
+            yield raw
 
 
 def history(raws: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:

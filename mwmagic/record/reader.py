@@ -21,7 +21,7 @@ from mwmagic.model.status import RunStatus
 from mwmagic.model.values import Stored
 
 from . import paths
-from .metrics import history, metrics, usage
+from .metrics import history, metrics, raw_entries, usage
 from .paths import FOLDER, FORMAT_VERSION, RunPaths, expanded, numbered
 from .provenance import is_changed
 
@@ -57,13 +57,7 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     with path.open("rb") as file:
-        for line in file:
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(entry, dict):
-                yield entry
+        yield from raw_entries(file)
 
 
 def _task(name: str) -> Task | None:
