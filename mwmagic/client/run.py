@@ -510,7 +510,7 @@ def tracked(launch: Launch, options: ClusterOptions) -> Iterator[Launch]:
     """
     name = {"mlflow": "MLFLOW_RUN_ID", "wandb": "WANDB_RUN_GROUP"}.get(options.tracker)
     if options.tracker == "tensorboard" and find_spec("tensorboard") is None:
-        raise NotInstalled("--tracker tensorboard: it is not installed: pip install tensorboard")
+        raise NotInstalled("--tracker tensorboard needs TensorBoard: pip install tensorboard")
     if name is None or name in {**options.env, **launch.given}:
         yield launch
     elif name == "WANDB_RUN_GROUP":

@@ -166,7 +166,7 @@ while not pathlib.Path("go").exists():
 def test_without_tensorboard_no_run_begins(monkeypatch):
     monkeypatch.setattr(runs, "find_spec", lambda _: None)
     with (
-        pytest.raises(NotInstalled, match="--tracker tensorboard: it is not installed: pip "),
+        pytest.raises(NotInstalled, match="--tracker tensorboard needs TensorBoard: pip "),
         tracked(Launch("main.py"), ClusterOptions(tracker="tensorboard")),
     ):
         pass
