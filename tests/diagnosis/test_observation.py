@@ -27,7 +27,7 @@ def test_a_task_in_error_has_not_for_that_a_second_process():
 
 
 FREES = "Current thread 0x00007f146283eb80 (most recent call first):\n  {}<no Python frame>\n"
-BUSY = 'Thread 0x00007f146283eb80 (most recent call first):\n  File "/home/ada/main.py", line 3 in f\n'
+BUSY = 'Thread 0x00007f146283eb80 (most recent call first):\n  File "/home/ada/a.py", line 3 in f\n'
 
 
 @pytest.mark.parametrize("collects", ["", "Garbage-collecting\n  "])
