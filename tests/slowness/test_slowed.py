@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from network import Network
-from slowed import PROGRAM
+from slowed import LIMITS, PROGRAM, limited
 
 from mwmagic import Cluster
 from mwmagic.client.records import explained
@@ -48,6 +48,24 @@ def test_an_undisturbed_training_is_not_accused(warm_pair, tmp_path):
     run = warm_pair.run("main.py", source=PROGRAM, cwd=tmp_path)
     run.wait(timeout=240)
     assert run.status().slow is None
+
+
+@pytest.fixture
+def groups():
+    with limited() as made:
+        if not made:
+            pytest.skip("no control groups with limits can be made here")
+        yield made
+
+
+def test_limits_of_cpus_and_of_memory_are_named(groups, tmp_path):
+    with Cluster(2, directory=tmp_path, env=groups) as cluster:
+        for cause, found in LIMITS.items():
+            params = {"CAUSE": cause, "SLOW": "worker:1", "STEPS": 60}
+            run = cluster.run("main.py", source=PROGRAM, cwd=tmp_path, params=params)
+            run.wait(timeout=240)
+            slow = run.status().slow
+            assert (slow.cause.value, slow.task) == (found, "worker:1")
 
 
 SLOW_LINK = """
