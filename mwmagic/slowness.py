@@ -228,7 +228,9 @@ def _lateness(row: Row, task: str) -> SlowCause | None:
         return None
     if _excess(row, task, attrgetter("faults")) >= FAULTS_COUNT:
         return SlowCause.PAGING
-    return SlowCause.INPUT_COMPUTES if covers("cpu") else SlowCause.INPUT_WAITS
+    if covers("cpu"):
+        return SlowCause.INPUT_COMPUTES
+    return SlowCause.NEIGHBOUR if covers("queued") else SlowCause.INPUT_WAITS
 
 
 def _overhead(row: Row, task: str, lost: float) -> SlowCause | None:
@@ -329,6 +331,12 @@ _COMMON = {
 """What all tasks may lose, the first one first."""
 
 
+def _lost(window: Window, part: str) -> float:
+    """Return the part of a step that is lost to something, as far as no CPU was too busy for it."""
+    busy = window.queued if part == "input" else 0.0
+    return (float(getattr(window, part)) - busy) / window.wall
+
+
 def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return what all tasks lose.
 
@@ -336,10 +344,9 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """
     step = fmean(one.wall for one in means.values())
     for part, cause in _COMMON.items():
-        of = attrgetter(part)
-        least = [min(of(one) / one.wall for one in row.values()) for row in rows]
+        least = [min(_lost(one, part) for one in row.values()) for row in rows]
         often = sum(share >= CLEAR_RATIO for share in least) >= OFTEN_RATIO * len(rows)
-        share = max(of(one) / one.wall for one in means.values())
+        share = max(_lost(one, part) for one in means.values())
         if often and share >= COMMON_RATIO and share * step >= COMMON_SECONDS:
             slept = all(one.own >= COVER_RATIO * one.callbacks for one in means.values())
             loops = cause is SlowCause.CALLBACKS and slept

@@ -98,7 +98,8 @@ CAUSES = {
         "Other programs use a task's CPUs",
         "waits for a CPU that other programs use",
         "",
-        "its threads want to run for longer than those of the others until they get a CPU",
+        "its threads, those of its input too, want to run for longer than those of the others "
+        "until they get a CPU",
         "ending other programs on its machine (`top` lists them), or giving each task CPUs of its "
         "own",
     ),

@@ -266,6 +266,17 @@ def test_one_window_with_much_cpu_time_is_no_more_work():
     assert judge(found) is None
 
 
+def test_input_that_waits_for_a_cpu_is_not_said_to_sleep():
+    """Measured while other programs kept two CPUs busy for sixteen."""
+    idle, busy = [5, 0, 36, 530, 130], [350, 0, 80, 20, 640]
+    at = {"worker1": {"at_input": DECODE}}
+    found = judge(sampled(760, idle, busy, **at))
+    assert (found.cause, found.task) == (SlowCause.NEIGHBOUR, "worker:1")
+    slept = judge(sampled(760, idle, [350, 0, 80, 20, 140], **at))
+    assert (slept.cause, slept.task) == (SlowCause.INPUT_WAITS, "worker:1")
+    assert judge(sampled(760, busy, busy)) is None
+
+
 def test_a_task_whose_control_group_is_throttled_is_named_however_its_input_waits():
     """Measured with a fifth of a CPU: the kernel adds up what two CPUs were not allowed."""
     for parts in ([25, 0, 20, 5, 70, 0, 110], [1, 0, 20, None, 70, 0, 110]):
