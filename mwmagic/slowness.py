@@ -58,6 +58,9 @@ STOPPED_RATIO = 0.2
 FAULTS_COUNT = 1.0
 """The pages from a disk in each step that are not a program's beginning."""
 
+PAGE_SECONDS = 20e-6
+"""The CPU time that it takes at least to read one: so many of them look like more work."""
+
 SLOWER_RATIO = 0.2
 """The least part of a step that a task has to wait less than the others, to be called slower."""
 
@@ -66,7 +69,7 @@ WAITING_RATIO = 0.5
 
 TRACED_RATIO = 0.3
 """The least part of a loss in which TensorFlow builds graphs, if it is lost to functions that are
-traced again: to optimise and to prepare a new graph takes the rest."""
+traced again: to optimise and to prepare a new graph takes the rest. Pages are alike."""
 
 LINK_RATIO = 2.0
 """How many times as long as any other a link is busy that is slower than the others."""
@@ -90,7 +93,12 @@ def judge(
     if alike is not None or len(windows) == 1:
         return alike
     known = [row for row in rows if all(one.waits is not None for one in row.values())]
-    certain = _stopped(means, stopped or {}) or _late(rows, means)
+    certain = (
+        _stopped(means, stopped or {})
+        or _throttled(rows, means)
+        or _late(rows, means)
+        or _link(rows, means)
+    )
     if certain is not None or len(known) < LEAST_COUNT:
         return certain or _more_work(rows, means)
     waits = _means(known)
@@ -164,6 +172,22 @@ def _stopped(means: Row, stopped: Mapping[str, float]) -> Slowdown | None:
     return Slowdown(SlowCause.STOPPED, task, share=stopped[task], step=means[task].wall)
 
 
+def _throttled(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return which task's control group was not allowed to run, by the kernel's own account.
+
+    That adds up its CPUs, so the task loses no more than the time in which it neither computed nor
+    waited for others.
+    """
+    of = attrgetter("throttled")
+    task, more = _lead(means, of)
+    own = means[task]
+    often = sum(_excess(row, task, of) >= _clear(row) for row in rows) >= OFTEN_RATIO * len(rows)
+    share = min(more, _unwaiting(own) - own.cpu) / own.wall
+    if not often or share < SLOWER_RATIO:
+        return None
+    return Slowdown(SlowCause.THROTTLED, task, "always", share, own.wall)
+
+
 def _late(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return which task waits for its input, or is in its callbacks, while the others wait."""
     leads = [_lead(row, _apart) for row in rows]
@@ -204,19 +228,22 @@ def _lateness(row: Row, task: str) -> SlowCause | None:
         return None
     if _excess(row, task, attrgetter("faults")) >= FAULTS_COUNT:
         return SlowCause.PAGING
-    return SlowCause.INPUT_COMPUTES if covers("cpu") else SlowCause.INPUT_WAITS
+    if covers("cpu"):
+        return SlowCause.INPUT_COMPUTES
+    return SlowCause.NEIGHBOUR if covers("queued") else SlowCause.INPUT_WAITS
 
 
 def _overhead(row: Row, task: str, lost: float) -> SlowCause | None:
     """Return what takes the most of a task's lost time that is neither the user's nor a step's."""
     if _excess(row, task, attrgetter("collected")) >= COVER_RATIO * lost > 0:
         return SlowCause.GARBAGE
+    if _excess(row, task, attrgetter("faults")) * PAGE_SECONDS >= TRACED_RATIO * lost > 0:
+        return SlowCause.PAGING
     traces = _excess(row, task, attrgetter("traced")) >= TRACED_RATIO * lost > 0
     return SlowCause.TRACING if traces else None
 
 
 _PARTS = {
-    SlowCause.THROTTLED: "throttled",
     SlowCause.STOPPED: "held",
     SlowCause.CODE_WAITS: "own",
     SlowCause.MORE_WORK: "cpu",
@@ -278,16 +305,20 @@ def _more_work(rows: Sequence[Row], means: Row) -> Slowdown | None:
 
     Several CPUs may share it, and some of it may continue while the others compute.
     """
-    leads = [_lead(row, attrgetter("cpu"))[0] for row in rows]
-    task, times = Counter(leads).most_common(1)[0]
-    own, others = means[task].cpu, max(means[one].cpu for one in means if one != task)
-    clear = own >= WORK_RATIO * others and own - others >= COMMON_RATIO * means[task].wall
-    if times < len(rows) or not clear:
+    of = attrgetter("cpu")
+    task, _ = _lead(means, of)
+    if not all(_excess(row, task, of) >= _more(row[task]) for row in rows):
         return None
+    own, others = of(means[task]), of(means[task]) - _excess(means, task, of)
     line = means[task].at_input  # Python in the input delays the training loop more than its input
     cause = SlowCause.INPUT_COMPUTES if line else SlowCause.MORE_WORK
     cause = _overhead(means, task, own - others) or cause
     return Slowdown(cause, task, at=line, times=own / others if others else None)
+
+
+def _more(own: Window) -> float:
+    """Return how much more CPU time than any other a task uses at least if it computes more."""
+    return max(own.cpu * (1 - 1 / WORK_RATIO), COMMON_RATIO * own.wall)
 
 
 _COMMON = {
@@ -300,6 +331,12 @@ _COMMON = {
 """What all tasks may lose, the first one first."""
 
 
+def _lost(window: Window, part: str) -> float:
+    """Return the part of a step that is lost to something, as far as no CPU was too busy for it."""
+    busy = window.queued if part == "input" else 0.0
+    return (float(getattr(window, part)) - busy) / window.wall
+
+
 def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """Return what all tasks lose.
 
@@ -307,10 +344,9 @@ def _all(rows: Sequence[Row], means: Row) -> Slowdown | None:
     """
     step = fmean(one.wall for one in means.values())
     for part, cause in _COMMON.items():
-        of = attrgetter(part)
-        least = [min(of(one) / one.wall for one in row.values()) for row in rows]
+        least = [min(_lost(one, part) for one in row.values()) for row in rows]
         often = sum(share >= CLEAR_RATIO for share in least) >= OFTEN_RATIO * len(rows)
-        share = max(of(one) / one.wall for one in means.values())
+        share = max(_lost(one, part) for one in means.values())
         if often and share >= COMMON_RATIO and share * step >= COMMON_SECONDS:
             slept = all(one.own >= COVER_RATIO * one.callbacks for one in means.values())
             loops = cause is SlowCause.CALLBACKS and slept
@@ -328,9 +364,7 @@ def _queued(rows: Sequence[Row], means: Row) -> Slowdown | None:
     often = sum(_excess(row, task, of) >= _clear(row) for row in rows) >= OFTEN_RATIO * len(rows)
     if not often or lost < SLOWER_RATIO * step or _excess(means, task, _unwaiting) < 0:
         return None
-    throttled = _excess(means, task, attrgetter("throttled")) >= COVER_RATIO * lost
-    cause = SlowCause.THROTTLED if throttled else SlowCause.NEIGHBOUR
-    return Slowdown(cause, task, "always", lost / step, step)
+    return Slowdown(SlowCause.NEIGHBOUR, task, "always", lost / step, step)
 
 
 def _waiting(rows: Sequence[Row], means: Row) -> Slowdown | None:
@@ -343,14 +377,29 @@ def _waiting(rows: Sequence[Row], means: Row) -> Slowdown | None:
     often = sum(each >= WAITING_RATIO for each in least) >= OFTEN_RATIO * len(rows)
     if not often or share < WAITING_RATIO:
         return None
+    own = max(means.values(), key=attrgetter("sending"))
+    step = fmean(one.wall for one in means.values())
+    found = Slowdown(SlowCause.COLLECTIVE, None, "always", share, step)
+    return _sent(found, own) if own.sending >= COVER_RATIO * share * own.wall else found
+
+
+def _link(rows: Sequence[Row], means: Row) -> Slowdown | None:
+    """Return which task sends over a link that is slower than the others, to another machine.
+
+    Each task has to send to a machine of its own: a slow one then has two slow links, to it and
+    from it. Data within a machine is underway for as long as its CPUs have no time for it.
+    """
     task = max(means, key=lambda one: means[one].sending)
     own = means[task]
-    step = fmean(one.wall for one in means.values())
-    common = Slowdown(SlowCause.COLLECTIVE, None, "always", share, step)
-    if not own.sending or own.sending < COVER_RATIO * share * own.wall:
-        return common
-    common = replace(common, sent=own.sent, rate=own.sent / own.sending, peer=own.peer)
-    others = max(means[one].sending for one in means if one != task)
-    if len(means) > 2 and own.sending >= LINK_RATIO * others:  # noqa: PLR2004 - two share one link
-        return replace(common, cause=SlowCause.LINK, task=task)
-    return common
+    busy = [row[task].sending >= WAITING_RATIO * row[task].wall for row in rows]
+    apart = len({one.peer for one in means.values()}) == len(means)
+    slow = sum(LINK_RATIO * one.sending > own.sending for one in means.values())
+    often = sum(busy) >= OFTEN_RATIO * len(rows)
+    if not (often and apart and slow <= 2 < len(means)):  # noqa: PLR2004 - as said above
+        return None
+    return _sent(Slowdown(SlowCause.LINK, task, "always", own.sending / own.wall, own.wall), own)
+
+
+def _sent(found: Slowdown, own: Window) -> Slowdown:
+    """Add to a verdict what a task sends, and how fast."""
+    return replace(found, sent=own.sent, rate=own.sent / own.sending, peer=own.peer)

@@ -345,6 +345,8 @@ class Measurements:
         new = _Used(process.attempt, now, {**machine, **process.usage})
         if before is None or before.attempt != new.attempt:
             self._used[task] = new
+        elif process.usage.get("memory") == 0:
+            return  # it has just ended
         elif now - before.time >= sorted((*USAGE_SECONDS, age / USAGE_RATIO))[1]:
             self._used[task] = new
             found = {"task": task, "attempt": process.attempt, "seconds": round(age, 1)}

@@ -98,7 +98,8 @@ CAUSES = {
         "Other programs use a task's CPUs",
         "waits for a CPU that other programs use",
         "",
-        "its threads want to run for longer than those of the others until they get a CPU",
+        "its threads, those of its input too, want to run for longer than those of the others "
+        "until they get a CPU",
         "ending other programs on its machine (`top` lists them), or giving each task CPUs of its "
         "own",
     ),
@@ -106,7 +107,8 @@ CAUSES = {
         "A task has used up its share of CPU time",
         "is throttled by the CPU limit of its container or control group",
         "are throttled by the CPU limit of their container or control group",
-        "the kernel counts how long the control group was not allowed to run",
+        "the kernel counts that its control group was not allowed to run for a fifth of a step "
+        "longer than those of the others",
         "a higher CPU limit (`docker run --cpus`, `resources.limits.cpu`, `CPUQuota`), or no more "
         "threads than the limit allows (`TF_NUM_INTRAOP_THREADS`)",
     ),
@@ -124,7 +126,7 @@ CAUSES = {
         "reads pages of its memory from a disk",
         "",
         "its input takes longer, or all of its threads stand still, and each step reads pages of "
-        "memory from a disk",
+        "memory from a disk; or it reads so many that they take its CPU time",
         "less memory: smaller batches, a smaller shuffle buffer, no `.cache()`; or a higher limit",
     ),
     SlowCause.COLLECTIVE: KnownCause(
@@ -139,8 +141,8 @@ CAUSES = {
         "One link is slower than the others",
         "sends its gradients over a link that is slower than those of the others",
         "",
-        "all tasks wait, and TCP has data of this task underway at least twice as long as that of "
-        "any other",
+        "TCP has data of this task underway for at least half of each step, and of all but at most "
+        "one other for less than half as long; each sends to a machine of its own",
         "repairing or replacing that link, leaving its machine out, or larger batches",
     ),
     SlowCause.UNCLEAR: KnownCause(
@@ -168,7 +170,7 @@ def _who(verdict: Slowdown) -> str:
     if verdict.task is None:
         return f"all tasks {known.all} for {share}{_link(verdict)}"
     if verdict.cause is SlowCause.LINK:
-        return f"{verdict.task} {known.one}: all wait for {share}{_link(verdict)}"
+        return f"{verdict.task} {known.one}: it is busy for {share}{_link(verdict)}"
     if verdict.times is not None:
         more = f"{verdict.times:.1f} times the CPU time of the others"
         return f"{verdict.task} {known.one}: it uses {more}"

@@ -275,12 +275,15 @@ def _kind(file: str) -> str:
     return "user" if is_users(file, main) else ""
 
 
-TCP_INFO_BYTES = 176
+TCP_INFO_BYTES = 184
 """The part of `tcp_info` that is read."""
 
-BYTES_ACKED_AT, BUSY_AT = 120, 168
-"""Where it has the bytes that arrived at the other end, and the microseconds in which some were on
-their way."""
+BYTES_ACKED_AT, BUSY_AT, FULL_AT = 120, 168, 176
+"""Where it has the bytes that arrived at the other end, the microseconds in which some were on
+their way, and those of them in which the other end had no room for more."""
+
+MEMBERSHIP, GROUPS = Path("/proc/self/cgroup"), "/sys/fs/cgroup"
+"""The file that says in which control groups this process is, and the folder of all of them."""
 
 ACCELERATORS = ("/dev/nvidia", "/dev/kfd", "/dev/accel", "/dev/vfio")
 """How the files of accelerators begin, which compute while this process's CPU time stands still."""
@@ -347,11 +350,11 @@ def _throttled() -> float:
 def _cpu_account() -> Path | None:
     """Return the file that counts that; a container sees its own group as the top one."""
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in MEMBERSHIP.read_text().splitlines():
             _, kinds, path = line.split(":", 2)
             if kinds and "cpu" not in kinds.split(","):
                 continue
-            for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu"):
+            for top in (GROUPS, f"{GROUPS}/cpu"):
                 for group in (f"{top}{path}", top):
                     file = Path(group, "cpu.stat")
                     if file.is_file() and "throttled" in file.read_text():
@@ -360,7 +363,10 @@ def _cpu_account() -> Path | None:
 
 
 class Traffic(NamedTuple):
-    """What a connection has sent: bytes that arrived, and for how long some were underway."""
+    """What a connection has sent: bytes that arrived, and for how long some were underway.
+
+    The time in which the other end did not take them is not the link's.
+    """
 
     sent: int
     seconds: float
@@ -380,9 +386,10 @@ def links() -> dict[tuple[str, int, int], Traffic]:
                 continue
             peer, own = one.getpeername(), one.getsockname()
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-            sent, busy = (struct.unpack_from("=Q", info, at)[0] for at in (BYTES_ACKED_AT, BUSY_AT))
+            places = (BYTES_ACKED_AT, BUSY_AT, FULL_AT)
+            sent, busy, full = (struct.unpack_from("=Q", info, at)[0] for at in places)
             address = peer[0].removeprefix("::ffff:")
-            found[address, peer[1], own[1]] = Traffic(sent, busy / 1e6)
+            found[address, peer[1], own[1]] = Traffic(sent, (busy - full) / 1e6)
     return found
 
 

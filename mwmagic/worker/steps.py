@@ -213,7 +213,8 @@ class _Window:
     def _sent(self) -> tuple[dict[str, float], dict[str, str]]:
         """Return what was sent over the link that took longest, and to whom.
 
-        Several connections to a host may be busy at once: the longest one counts.
+        Several connections to a host may be busy at once: the longest one counts. A host to which
+        less than half as much was sent as to another gets no gradients.
         """
         sent: Counter[str] = Counter()
         longest: dict[str, float] = {}
@@ -222,7 +223,9 @@ class _Window:
             if before is not None:
                 sent[end[0]] += traffic.sent - before.sent
                 longest[end[0]] = max(traffic.seconds - before.seconds, longest.get(end[0], 0.0))
-        peer = max(longest, key=longest.__getitem__, default="")
+        most = max(sent.values(), default=0)
+        much = {peer: seconds for peer, seconds in longest.items() if 2 * sent[peer] >= most}
+        peer = max(much, key=much.__getitem__, default="")
         if not (peer and sent[peer] and longest[peer]):
             return {}, {}
         return {"sending": longest[peer], "sent": sent[peer]}, {"peer": peer}

@@ -2,9 +2,11 @@
 
 ``python tests/slowness/confusion.py`` runs each provocation of `slowed` on the first and last of
 two and of four workers, and undisturbed trainings, and prints a table; ``--write`` puts it into the
-docs. What was run is kept, so the next call continues: ``--seconds 200`` begins no run after that
-time. ``--causes``, ``--tasks`` and ``--loops`` choose a part of it; each call shows all that was
-run. To begin again, remove the file of ``--results``.
+docs. ``--unseen`` runs those instead that the rules were not made with. ``--causes``, ``--tasks``
+and ``--loops`` choose a part of it.
+
+What was run is kept, and each call shows all of it and continues: ``--seconds 200`` begins no run
+after that time. To begin again, remove the file of ``--results``.
 """
 
 import argparse
@@ -13,15 +15,17 @@ import os
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from importlib.metadata import version
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
-from slowed import ALL, CAUSES, PROGRAM, expected
+from slowed import ALL, CAUSES, LIMITS, PROGRAM, UNSEEN, accepted, limited
 
 from mwmagic import Cluster
+from mwmagic.errors import WorkerFailed
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "use" / "slow.md"
@@ -32,6 +36,7 @@ BEGIN, END = (
 
 UNDISTURBED = "base"
 NOTHING = "nothing"
+FAILED = "failed"
 FIT = "fit"
 
 
@@ -41,7 +46,8 @@ def planned(times, undisturbed, sizes, loops):
         for size, loop in product(sizes, loops):
             slow = ("worker:0", f"worker:{size - 1}")
             if number < times:
-                yield from ((cause, task, size, loop) for cause, task in product(CAUSES, slow))
+                ones = (*CAUSES, *LIMITS, *UNSEEN)
+                yield from ((cause, task, size, loop) for cause, task in product(ones, slow))
                 yield from ((cause, "all", size, loop) for cause in ALL)
             if number < undisturbed:
                 yield UNDISTURBED, "", size, loop
@@ -68,7 +74,8 @@ def tried(cluster, provoked, on, loop, folder):
     """Run a provocation; return what was said at the end and on the way, and how soon."""
     params = {"CAUSE": provoked, "SLOW": on or "worker:1"} | ({} if loop == FIT else {"LOOP": loop})
     run = cluster.run("main.py", source=PROGRAM, cwd=folder, params=params)
-    run.wait(timeout=300)
+    with suppress(WorkerFailed):  # the table has it
+        run.wait(timeout=300)
     record, slow = run.record, run.status().slow
     steps = [entry for entry in record.metrics() if entry["step"]]
     said = record.events("slow")
@@ -79,7 +86,7 @@ def tried(cluster, provoked, on, loop, folder):
         "on": on,
         "tasks": len(cluster.tasks),
         "loop": loop,
-        "cause": slow.cause.value if slow else NOTHING,
+        "cause": FAILED if run.status().cause else slow.cause.value if slow else NOTHING,
         "task": (slow.task or "all") if slow else "",
         "said": [[one["cause"], one["task"] or "all"] for one in said],
         "seconds": first - steps[0]["wall"] if said and steps else None,
@@ -99,12 +106,16 @@ def run(wanted, path, seconds):
         if time.monotonic() > end:
             return
         with (
+            limited() as env,
             tempfile.TemporaryDirectory() as folder,
-            Cluster(size, directory=folder) as cluster,
+            Cluster(size, directory=folder, env=env) as cluster,
         ):
             for provoked, on, _, loop in group:
                 if time.monotonic() > end:
                     return
+                if provoked in LIMITS and not env:
+                    print(f"{provoked} is left out: no control groups can be made here")
+                    continue
                 found = tried(cluster, provoked, on, loop, folder)
                 with path.open("a") as file:
                     file.write(json.dumps(found) + "\n")
@@ -113,12 +124,12 @@ def run(wanted, path, seconds):
 
 def table(done):
     """Return the results in Markdown: what was provoked, and how often what was found."""
-    heads = [*CAUSES, *ALL.values(), NOTHING]
+    heads = [*CAUSES, "throttled", *ALL.values(), NOTHING]
     others = sorted({one["cause"] for one in done} - set(heads))
     heads = [*heads[:-1], *others, NOTHING]
     rows = [["provoked", "tasks", "loop", "runs", *heads, "task right", "first said after"]]
     kinds = sorted({kind(one) for one in done})
-    for provoked, group in product((*CAUSES, *ALL, UNDISTURBED), kinds):
+    for provoked, group in product((*CAUSES, *LIMITS, *ALL, *UNSEEN, UNDISTURBED), kinds):
         ones = [one for one in done if (one["provoked"], kind(one)) == (provoked, group)]
         if not ones:
             continue
@@ -144,23 +155,39 @@ def soon(ones):
     return f"{median(took):.1f} s, {median(steps):.0f} steps" if took and steps else ""
 
 
-def sought(one):
-    """Return the cause and the task that a training was to get."""
-    return list(expected(one["provoked"], one["on"], kind(one)[1]))
+def true_of(one, cause, task):
+    """Return whether a verdict is true of a training."""
+    return task == one["on"] and cause in accepted(one["provoked"], kind(one)[1])
 
 
 def summary(done):
     """Return how often all was right."""
-    slowed = [one for one in done if one["provoked"] != UNDISTURBED]
+    slowed = [one for one in done if one["provoked"] not in (UNDISTURBED, *UNSEEN)]
     quiet = [one for one in done if one["provoked"] == UNDISTURBED]
     task = sum(one["task"] == one["on"] for one in slowed)
-    cause = sum([one["cause"], one["task"]] == sought(one) for one in slowed)
-    passing = sum(any(pair != sought(one) for pair in one["said"]) for one in slowed)
+    cause = sum(true_of(one, one["cause"], one["task"]) for one in slowed)
+    passing = sum(any(not true_of(one, *said) for said in one["said"]) for one in slowed)
     accused = sum(bool(one["said"]) for one in quiet)
-    return (
+    found = (
         f"The right task was named in {task} of {len(slowed)} slowed trainings, with the right "
         f"cause in {cause}; {passing} had another verdict on the way. Something was said in "
         f"{accused} of {len(quiet)} undisturbed ones."
+    )
+    unseen = [one for one in done if one["provoked"] in UNSEEN]
+    return found if not unseen else f"{found} {held_out(unseen)}"
+
+
+def held_out(unseen):
+    """Return how often what the rules were not made with got a verdict that is true of it."""
+    named = [one for one in unseen if one["cause"] != NOTHING]
+    wrong = sum(not true_of(one, one["cause"], one["task"]) for one in named)
+    unclear = sum(one["cause"] == "unclear" and one["task"] == one["on"] for one in named)
+    passing = sum(any(not true_of(one, *said) for said in one["said"]) for one in unseen)
+    return (
+        f"Of {len(unseen)} trainings that were slowed in ways that the rules were not made with, "
+        f"{len(named) - wrong - unclear} got the right task and a cause that is true, {unclear} "
+        f"the task without a cause, {wrong} a wrong verdict and {len(unseen) - len(named)} none; "
+        f"{passing} had a wrong one on the way or at the end."
     )
 
 
@@ -185,8 +212,11 @@ def main():
     parser.add_argument("--tasks", type=int, nargs="+", default=[2, 4], help="sizes of the cluster")
     loops = ("fit", "loop", "executions")
     parser.add_argument("--loops", nargs="+", choices=loops, default=loops, help="kinds of loops")
-    causes = (*CAUSES, *ALL, UNDISTURBED)
-    parser.add_argument("--causes", nargs="+", choices=causes, default=causes, help="provocations")
+    causes = (*CAUSES, *LIMITS, *ALL, UNDISTURBED)
+    every = (*causes, *UNSEEN)
+    parser.add_argument("--causes", nargs="+", choices=every, default=causes, help="provocations")
+    what = "run what the rules were not made with"
+    parser.add_argument("--unseen", dest="causes", action="store_const", const=UNSEEN, help=what)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no more after that")
     parser.add_argument("--results", type=Path, default=ROOT / ".mwmagic" / "confusion.jsonl")
     parser.add_argument("--write", action="store_true", help="put the table into docs/use/slow.md")

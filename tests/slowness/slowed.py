@@ -1,18 +1,14 @@
 """Provocations: a training that one of its workers slows down in a known way.
 
-``python tests/slowness/slowed.py [TIMES] [CAUSE ...]`` runs each so many times, with each worker as
-the slow one, and undisturbed runs as often; it prints what was expected and what was found.
+`confusion` runs them, and counts what is found.
 """
 
-import sys
-import tempfile
-from collections import Counter
+import os
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from mwmagic import Cluster
-
 PROGRAM = """
-import gc, mmap, os, signal, subprocess, sys, time
+import gc, logging, mmap, os, signal, subprocess, sys, threading, time, zlib
 import numpy as np
 import tensorflow as tf
 from mwmagic.worker import report, this_task
@@ -23,6 +19,7 @@ LOOP = "fit"
 STEPS = 100
 EACH = 5 if LOOP == "executions" else 1
 PINNED = False
+LIMITED = {"throttled": "CPU_GROUP", "memory-limit": "MEMORY_GROUP"}
 mine = SLOW in (str(this_task()), "all")
 cpu = sorted(os.sched_getaffinity(0))[this_task().index % len(os.sched_getaffinity(0))]
 if PINNED or CAUSE == "neighbour":
@@ -51,6 +48,14 @@ def decode(batch):
         pages.madvise(mmap.MADV_DONTNEED)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         sum(pages[:: mmap.PAGESIZE])
+    if mine and CAUSE == "memory-limit":
+        sum(pages[at * mmap.PAGESIZE] for at in data.integers(0, PAGES, 8000))
+    if mine and CAUSE == "lock":
+        with lock:
+            pass
+    if mine and CAUSE == "augments":
+        for _ in range(400):
+            batch = np.sort(batch, axis=1) + batch
     return batch
 
 
@@ -67,6 +72,11 @@ def backward(gradient):
     return gradient
 
 
+def filtered(values):
+    burn(0.02)
+    return values
+
+
 @tf.custom_gradient
 def slow_backward(x):
     def grad(upstream):
@@ -80,10 +90,16 @@ if CAUSE == "uneven" and mine:
     batch = 4096
 if CAUSE == "garbage":
     heap = [[k] for k in range(300_000)]
-if CAUSE == "paging" and mine:
+if CAUSE in LIMITED and mine:
+    with open(f"{os.environ[LIMITED[CAUSE]]}/cgroup.procs", "w") as group:
+        group.write(str(os.getpid()))
+if CAUSE in ("paging", "memory-limit") and mine:
+    PAGES = 1600 if CAUSE == "paging" else 240_000
     file = open(f"pages-{os.getpid()}", "w+b")
     os.unlink(file.name)
-    file.write(os.urandom(1600 * mmap.PAGESIZE))
+    block = os.urandom(1600 * mmap.PAGESIZE)
+    for _ in range(0, PAGES, 1600):
+        file.write(block)
     os.fsync(file.fileno())
     pages = mmap.mmap(file.fileno(), 0)
     pages.madvise(mmap.MADV_RANDOM)
@@ -101,6 +117,9 @@ class Work(tf.keras.layers.Layer):
     def call(self, x):
         if mine and CAUSE in ("backward", "code-waits"):
             x = slow_backward(x)
+        if mine and CAUSE == "python-layer":
+            noise = tf.numpy_function(filtered, [tf.stop_gradient(x)], x.dtype)
+            x += 0 * tf.ensure_shape(noise, x.shape)
         found = x @ self.w
         if mine and CAUSE == "more-work":
             for k in range(60):
@@ -116,6 +135,44 @@ def besides(number):
     if mine and CAUSE == "tracing":
         for _ in range(EACH):
             tf.function(lambda x: tf.linalg.trace(x @ x) * number)(tf.ones((8, 8)))
+
+
+    if mine and CAUSE == "files":
+        with open(f"state-{this_task().index}", "wb") as file:
+            file.write(os.urandom(10**7))
+            os.fsync(file.fileno())
+    if mine and CAUSE == "logs":
+        for k in range(4000 * EACH):
+            log.info("sample %d of batch %d has %r", k, number, values[k % 100])
+    if mine and CAUSE == "objects":
+        kept.extend({"sample": k, "label": [k]} for k in range(30_000 * EACH))
+    if mine and CAUSE == "evaluates":
+        for _ in range(EACH):
+            model(images[:1024], training=False)
+
+
+def hold():
+    while True:
+        with lock:
+            time.sleep(0.1)
+
+
+def compress():
+    while True:
+        zlib.compress(images.tobytes(), 9)
+
+
+lock, kept, values = threading.Lock(), [], images[:100, :5].tolist()
+log = logging.getLogger("samples")
+if CAUSE == "logs" and mine:
+    log.addHandler(logging.FileHandler("samples.log"))
+    log.setLevel(logging.INFO)
+    log.propagate = False
+BESIDE = {"lock": [hold], "compresses": [compress] * 2}
+for one in BESIDE.get(CAUSE, ()) if mine else ():
+    threading.Thread(target=one, daemon=True).start()
+if mine and CAUSE == "traces-lines":
+    sys.settrace(lambda *_: sys.gettrace())
 
 
 class Besides(tf.keras.callbacks.Callback):
@@ -134,9 +191,6 @@ AGAINST = {
 if mine and CAUSE in AGAINST:
     for _ in range(3 if CAUSE == "neighbour" else 1):
         subprocess.Popen([sys.executable, "-c", AGAINST[CAUSE], str(os.getpid())])
-if mine and CAUSE == "throttled":
-    with open(f"{os.environ['QUOTA']}/cgroup.procs", "w") as group:
-        group.write(str(os.getpid()))
 with strategy.scope():
     depth = 2 if CAUSE in ("backward", "code-waits") else 8
     layers = [tf.keras.layers.Input((256,)), *[Work() for _ in range(depth)]]
@@ -187,37 +241,66 @@ CAUSES = (
     "paging",
 )
 
+LIMITS = {"throttled": "throttled", "memory-limit": "paging"}
+"""What needs control groups with limits, with the cause that is to be found."""
 
-def expected(provoked, on, loop):
-    """Return the cause and the task that are to be named."""
+UNSEEN = {
+    "lock": {"input-waits"},
+    "augments": {"input-computes", "more-work"},
+    "python-layer": {"input-computes", "more-work"},
+    "files": {"callbacks", "code-waits", "more-work"},
+    "logs": {"callbacks", "code-waits", "more-work"},
+    "objects": {"callbacks", "garbage", "more-work"},
+    "evaluates": {"callbacks", "more-work"},
+    "compresses": {"neighbour", "more-work"},
+    "traces-lines": {"more-work"},
+    "uneven": {"more-work"},
+}
+"""What the rules were not made with, each with the causes that are true of it."""
+
+
+def accepted(provoked, loop):
+    """Return the causes that may be named."""
+    if provoked in UNSEEN:
+        return {*UNSEEN[provoked], "unclear"}
     if provoked == "callbacks" and loop == "loop":  # which has none
-        return "code-waits", on
-    return ALL.get(provoked, provoked), on
+        return {"code-waits"}
+    return {(ALL | LIMITS).get(provoked, provoked)}
 
 
-def verdict(cluster, cause, slow, folder):
-    """Return the cause and the task that a run's record names, or two empty texts."""
-    run = cluster.run("main.py", source=PROGRAM, cwd=folder, params={"CAUSE": cause, "SLOW": slow})
-    run.wait(timeout=300)
-    found = run.status().slow
-    return (found.cause.value, found.task or "all") if found else ("", "")
+CPU_RATIO = 0.2
+"""How many CPUs the group may use whose quota is used up."""
+
+MEMORY_BYTES = 600 * 2**20
+"""How much memory the group may use that is short of it: less than a file that is mapped. Less than
+half of it is enough for a training, but not for the end of a process that was forked."""
 
 
-def main(times, causes):
-    """Print how often each pair of what was done and what was found came up."""
-    seen = Counter()
-    folder = Path(tempfile.mkdtemp())
-    with Cluster(2, directory=folder) as cluster:
-        for _ in range(times):
-            for cause in causes:
-                for slow in ("worker:0", "worker:1"):
-                    seen[(cause, slow, *verdict(cluster, cause, slow, folder))] += 1
-                    seen[("", "", *verdict(cluster, "base", slow, folder))] += 1
-    for (cause, slow, found, task), count in sorted(seen.items()):
-        done = f"{cause} on {slow}" if cause else "undisturbed"
-        right = "right" if expected(cause, slow, "fit") == (found, task) else "WRONG"
-        print(f"{done:28} {found or 'nothing':16} {task:10} {count:4} {right}")
+@contextmanager
+def limited():
+    """Yield variables that name control groups with limits; none if none can be made here."""
+    quota = {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": int(CPU_RATIO * 100_000)}
+    memory = {"memory.limit_in_bytes": MEMORY_BYTES}
+    made = {}
+    with ExitStack() as stack:
+        with suppress(OSError):
+            made["CPU_GROUP"] = made_group(stack, "/sys/fs/cgroup/cpu", quota)
+            made["MEMORY_GROUP"] = made_group(stack, own_memory_group(), memory)
+        yield made if len(made) == len(LIMITS) else {}
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 1, sys.argv[2:] or CAUSES)
+def made_group(stack, top, limits):
+    """Make a control group that a stack removes, as version 1 has them; return its folder."""
+    group = Path(top, f"mwmagic-slowed-{os.getpid()}")
+    group.mkdir()
+    stack.callback(group.rmdir)
+    for file, limit in limits.items():
+        (group / file).write_text(str(limit))
+    return str(group)
+
+
+def own_memory_group():
+    """Return this process's group for memory: one below it may use no more than it."""
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    path = next((path for _, kinds, path in lines if kinds == "memory"), "")
+    return f"/sys/fs/cgroup/memory{path}"

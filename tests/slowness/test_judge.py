@@ -164,7 +164,7 @@ def sampled(wall, *each, **more):
                 8 * at,
                 4,
                 wall / 1e3,
-                **{name: part / 1e3 for name, part in zip(PARTS, parts, strict=False)},
+                **{name: part and part / 1e3 for name, part in zip(PARTS, parts, strict=False)},
                 **more.get(f"worker{rank}", {}),
             )
             for at in range(1, 5)
@@ -220,10 +220,69 @@ def test_tasks_that_only_wait_for_each_other_send_over_a_slow_link():
     parts = [1, 0, 15, 70]
     found = judge(sampled(100, parts, parts, worker0=quiet, worker1=slow))
     assert (found.cause, found.task) == (SlowCause.COLLECTIVE, None)
-    found = judge(sampled(100, parts, parts, parts, worker0=quiet, worker1=slow, worker2=quiet))
+    others = {f"worker{rank}": {**quiet, "peer": f"10.0.0.{rank}"} for rank in (0, 2)}
+    found = judge(sampled(100, parts, parts, parts, worker1=slow, **others))
     assert (found.cause, found.task) == (SlowCause.LINK, "worker:1")
     assert "each step sends 7 MB to 10.0.0.3, at 95 MB a second. Try: " in slow_words(found)
     assert "Without that" not in slow_words(found)
+
+
+def sending(*each, peers=("10.0.0.2", "10.0.0.3", "10.0.0.1")):
+    """Return windows of three tasks on shared CPUs, of which one waits less: seconds, and peers."""
+    parts = [1, 0, 30, 200, 50], [1, 0, 30, 190, 40], [1, 0, 70, 70, 140]
+    links = {
+        f"worker{rank}": {"sending": busy, "sent": 2.8e6, "peer": peer}
+        for rank, (busy, peer) in enumerate(zip(each, peers, strict=True))
+    }
+    return judge(sampled(320, *parts, **links))
+
+
+def test_a_host_with_a_slow_cable_has_a_slow_link_to_it_and_from_it():
+    """Measured on three hosts, where the second one's cable carried 100 Mbit a second."""
+    both = sending(0.310, 0.306, 0.044)
+    assert (both.cause, both.task, both.peer) == (SlowCause.LINK, "worker:0", "10.0.0.2")
+    out = sending(0.140, 0.259, 0.033)
+    assert (out.cause, out.task, out.peer) == (SlowCause.LINK, "worker:1", "10.0.0.3")
+    for alike in ((0.310, 0.306, 0.290), (0.06, 0.03, 0.02)):
+        assert sending(*alike).cause is not SlowCause.LINK
+    two_on_a_host = ("10.0.0.1", "10.0.0.3", "10.0.0.1")
+    assert sending(0.310, 0.306, 0.044, peers=two_on_a_host).cause is not SlowCause.LINK
+
+
+def test_many_pages_from_a_disk_are_not_taken_for_more_work():
+    """Measured in a control group with 200 MB of memory."""
+    parts = [2, 0, 20, 20, 17], [2, 0, 31, 7, 12]
+    found = judge(sampled(55, *parts, worker1={"faults": 340.0, "at_input": DECODE}))
+    assert (found.cause, found.task) == (SlowCause.PAGING, "worker:1")
+    few = judge(sampled(55, *parts, worker1={"faults": 2.0, "at_input": DECODE}))
+    assert few.cause is not SlowCause.PAGING
+
+
+def test_one_window_with_much_cpu_time_is_no_more_work():
+    """Measured in an undisturbed loop, which was said to compute its input."""
+    found = sampled(25, [1, 0, 15, None], [1, 0, 16, None])
+    for rank, cpu in (("worker:0", 0.010), ("worker:1", 0.050)):
+        found[rank][0] = replace(found[rank][0], cpu=cpu)
+    assert judge(found) is None
+
+
+def test_input_that_waits_for_a_cpu_is_not_said_to_sleep():
+    """Measured while other programs kept two CPUs busy for sixteen."""
+    idle, busy = [5, 0, 36, 530, 130], [350, 0, 80, 20, 640]
+    at = {"worker1": {"at_input": DECODE}}
+    found = judge(sampled(760, idle, busy, **at))
+    assert (found.cause, found.task) == (SlowCause.NEIGHBOUR, "worker:1")
+    slept = judge(sampled(760, idle, [350, 0, 80, 20, 140], **at))
+    assert (slept.cause, slept.task) == (SlowCause.INPUT_WAITS, "worker:1")
+    assert judge(sampled(760, busy, busy)) is None
+
+
+def test_a_task_whose_control_group_is_throttled_is_named_however_its_input_waits():
+    """Measured with a fifth of a CPU: the kernel adds up what two CPUs were not allowed."""
+    for parts in ([25, 0, 20, 5, 70, 0, 110], [1, 0, 20, None, 70, 0, 110]):
+        found = judge(sampled(105, [1, 0, 21, parts[3] and 60, 18], parts))
+        assert (found.cause, found.task) == (SlowCause.THROTTLED, "worker:1")
+        assert 0.7 < found.share < 0.85
 
 
 def test_a_verdict_names_the_task_the_reason_the_line_the_gain_and_the_remedy():

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from slowed import PROGRAM
+from network import Network
+from slowed import LIMITS, PROGRAM, limited
 
+from mwmagic import Cluster
 from mwmagic.client.records import explained
 from mwmagic.model.slowness import SlowCause, Slowdown
 
@@ -48,6 +50,24 @@ def test_an_undisturbed_training_is_not_accused(warm_pair, tmp_path):
     assert run.status().slow is None
 
 
+@pytest.fixture
+def groups():
+    with limited() as made:
+        if not made:
+            pytest.skip("no control groups with limits can be made here")
+        yield made
+
+
+def test_limits_of_cpus_and_of_memory_are_named(groups, tmp_path):
+    with Cluster(2, directory=tmp_path, env=groups) as cluster:
+        for cause, found in LIMITS.items():
+            params = {"CAUSE": cause, "SLOW": "worker:1", "STEPS": 60}
+            run = cluster.run("main.py", source=PROGRAM, cwd=tmp_path, params=params)
+            run.wait(timeout=240)
+            slow = run.status().slow
+            assert (slow.cause.value, slow.task) == (found, "worker:1")
+
+
 SLOW_LINK = """
 import json, sys
 from pathlib import Path
@@ -79,3 +99,36 @@ def test_a_slow_link_is_what_all_tasks_wait_for(tmp_path):
     assert (found.cause, found.task, found.peer) == (SlowCause.COLLECTIVE, None, "127.0.0.1")
     assert found.share > 0.5
     assert found.rate < 25e6 < 50 * found.sent  # no more than the link carries
+
+
+ENTERS = ("nsenter", "--net=/run/netns/{host}", "--", "{python}", "-")
+
+
+@pytest.fixture
+def network():
+    one = Network()
+    try:
+        one.up()
+        yield one
+    finally:
+        one.down()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("tc"), reason="it slows a link as root")
+def test_one_slow_link_of_three_hosts_is_named_with_its_ends(network, tmp_path):
+    hosts = [f"{host.name}={host.address}" for host in network.hosts]
+    slow = network.hosts[1]
+    with Cluster(3, directory=tmp_path, engine="command", hosts=hosts, scheduler=ENTERS) as cluster:
+        found = []
+        for kilobits in (None, 100_000):
+            if kilobits:
+                slow.throttle(kilobits)
+            run = cluster.run("main.py", source=PROGRAM, params={"STEPS": 40})
+            run.wait(timeout=200)
+            found.append(run.status().slow)
+        [at] = [name for name, task in run.status().tasks.items() if slow.address in task.address]
+    before, after = found
+    assert before is None or before.cause is not SlowCause.LINK
+    assert after.cause is SlowCause.LINK
+    assert at == after.task or after.peer == slow.address
+    assert after.rate < 13e6  # no more than the link carries

@@ -96,3 +96,7 @@ def test_what_another_attempt_uses_is_counted_anew_and_gpus_are_put_together():
     )
     [one] = found
     assert one["usage"] == {"cpus": 0.5, "sent": 100, "memory": 7, "gpu": 0.7, "gpu_memory": 2**31}
+
+
+def test_a_process_that_has_just_ended_is_not_recorded_to_use_no_memory():
+    assert usages((0, {"cpu": 1.0, "memory": 9}), (3, {"cpu": 2.0, "memory": 0})) == []
