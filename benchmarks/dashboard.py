@@ -44,14 +44,14 @@ def shown(one, *texts, lines):
 
 
 def steady(rate, plan):
-    """Compare with what is aimed at."""
+    """Compare with the aim."""
     with bench() as one:
         texts = (cells.declare(), steadily(rate))
         found = [shown(one, *texts, lines=2 * rate * SECONDS) for _ in range(plan.rounds(3, 1))]
     for share in (0.5, 0.99):
         ours = [percentile(seen, share) for seen in found]
         what = f"print to pixels, 2 workers x {rate} lines/s, {100 * share:.0f} % of the lines"
-        yield Line(what, "s", ours, "what is aimed at", [AIM_SECONDS] * len(ours), 1.0)
+        yield Line(what, "s", ours, "the aim", [AIM_SECONDS] * len(ours), 1.0)
 
 
 CASES = [Case("page-1000", "print to pixels at 2 x 1000 lines/s", partial(steady, 1000))]

@@ -59,11 +59,12 @@ def _command(command: argparse.ArgumentParser) -> str:
         action.metavar or action.dest for action in command._actions if not action.option_strings
     )
     usage = f"{command.prog} [options] {given}".rstrip()
-    rows = "\n".join(row for row in _arguments(command) if not row.startswith("| `-h,"))
-    return f"## `{command.prog}`\n\n{command.description}\n\n```text\n{usage}\n```\n\n{rows}\n"
+    head, *rows = (row for row in _arguments(command) if not row.startswith("| `-h,"))
+    table = "\n".join([head, *rows, ""]) if rows else "It has no arguments.\n"
+    return f"## `{command.prog}`\n\n{command.description}\n\n```text\n{usage}\n```\n\n{table}"
 
 
-MAGICS_HEAD = """# Reference
+MAGICS_HEAD = """# Magics
 
 Generated from the magics' own help by `make docs`; a test keeps it current.
 Every magic prints its help with `--help`, completes its arguments, and treats what follows `#` as a

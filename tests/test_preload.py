@@ -178,7 +178,9 @@ def test_a_module_of_which_a_fork_would_lose_something_is_left_out(declared, bad
         assert remarks(cluster.latest.status()) == [], "it is reported once"
 
 
-ANOTHER = "workers start cold: the warm process has imported with another SLOW_ONE_SIZE; "
+ANOTHER = (
+    "workers start cold: the warm process did its imports with another value of SLOW_ONE_SIZE; "
+)
 
 
 @pytest.mark.slow

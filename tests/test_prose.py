@@ -3,6 +3,7 @@
 import ast
 import io
 import itertools
+import json
 import re
 import tokenize
 from functools import cache
@@ -22,11 +23,7 @@ OTHERS = [
 ]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 
-TEXTS = [
-    *SOURCES,
-    *(ROOT / "benchmarks").glob("*.py"),
-    *(one for one in PAGES if one.suffix == ".md"),
-]
+TEXTS = [*SOURCES, *(ROOT / "benchmarks").glob("*.py"), *PAGES]
 """What users and contributors read, whose sentences are read one by one."""
 
 UNITS = {
@@ -123,7 +120,10 @@ def test_the_text_is_plain_english(path):
 def sentences(path):
     """Yield what a file says: texts and comments of a module, paragraphs and cells of a page."""
     text = path.read_text()
-    if path.suffix == ".md":
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    if path.suffix != ".py":
         yield from re.split(
             r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )|\|", re.sub(r"```.*?```", "", text, flags=re.DOTALL)
         )

@@ -11,6 +11,7 @@ import os
 import platform
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -52,6 +53,9 @@ DISK_BYTES = 1 << 30
 
 OPEN_FILES_COUNT = 1024
 """How many files a supervisor with some dozens of tasks may have open."""
+
+SLURM_SECONDS = 10.0
+"""How long a Slurm controller may take to list its nodes."""
 
 PROBE_SECONDS = 240.0
 """How long the two workers may take: the first import of TensorFlow may read a slow disk."""
@@ -118,6 +122,7 @@ def _checks(*, run: bool) -> Iterator[Check]:
     yield _folder(Path.cwd())
     yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - only looked at
     yield _open_files()
+    yield _processes()
     yield _variables()
     yield from _engines()
     if run:
@@ -183,6 +188,17 @@ def _open_files() -> Check:
     return Check("open files", Verdict.GOOD, f"{soft} for a process")
 
 
+def _processes() -> Check:
+    """Try what the agent watches and ends processes with."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        Path("/proc/self/stat").read_bytes()
+    except OSError as error:
+        remedy = "Linux 5.3 or later with /proc; a container must allow the call pidfd_open"
+        return Check("processes", Verdict.BAD, f"cannot be watched: {error}", remedy)
+    return Check("processes", Verdict.GOOD, "pidfd and /proc can be used")
+
+
 def _variables() -> Check:
     """Look for variables that surprise people in workers."""
     found = [name for name in ("TF_CONFIG", "PYTHONPATH", "PYTHONHOME") if os.environ.get(name)]
@@ -198,16 +214,34 @@ def _variables() -> Check:
     return Check("variables", Verdict.DOUBTFUL, texts, remedy)
 
 
-_TOOLS = {"slurm": "salloc", "ssh": "ssh"}
-"""The programs that an engine starts, which say that it can be used here."""
-
-
 def _engines() -> Iterator[Check]:
-    there = {name: bool(shutil.which(tool)) for name, tool in _TOOLS.items()}
-    there["ray"] = find_spec("ray") is not None
+    yield _slurm()
+    there = {"ssh": bool(shutil.which("ssh")), "ray": find_spec("ray") is not None}
     for name, found in there.items():
-        text = f"--engine {name} can be used" if found else f"no {_TOOLS.get(name, name)} here"
+        text = f"--engine {name} can be used" if found else f"no {name} here"
         yield Check(name, Verdict.GOOD if found else Verdict.ABSENT, text)
+
+
+def _slurm() -> Check:
+    """Ask for the nodes: Slurm's programs may be installed on a machine of no cluster."""
+    if not shutil.which("salloc"):
+        return Check("slurm", Verdict.ABSENT, "no salloc here")
+    try:
+        asked = subprocess.run(
+            ["sinfo", "--noheader"],  # noqa: S607 - as the engine finds it
+            capture_output=True,
+            text=True,
+            timeout=SLURM_SECONDS,
+            check=False,
+        )
+        why = asked.stderr.strip() or "sinfo failed" if asked.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    if why:
+        found = f"salloc is here, but no cluster answers: {why.splitlines()[-1]}"
+        remedy = "for --engine slurm, start where `sinfo` lists nodes, such as a login node"
+        return Check("slurm", Verdict.DOUBTFUL, found, remedy)
+    return Check("slurm", Verdict.GOOD, "--engine slurm can be used")
 
 
 _PLAIN = """

@@ -57,7 +57,7 @@ class _Parser(ConciseParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    top = _Parser("mwmagic", description="Multi-worker training on this machine.")
+    top = _Parser("mwmagic", description="Train on several workers, here or on other machines.")
     top.add_argument("--version", action="version", version=f"mwmagic {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, (what, add) in _COMMANDS.items():

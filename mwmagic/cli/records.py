@@ -75,7 +75,7 @@ def add_runs(command: argparse.ArgumentParser) -> None:
     form = command.add_mutually_exclusive_group()
     what = "Print a list of objects with all facts, parameters and metrics, for programs."
     form.add_argument("--json", action="store_true", help=what)
-    form.add_argument("--csv", action="store_true", help="Print the same as a table for programs.")
+    form.add_argument("--csv", action="store_true", help="Print the table as CSV, for programs.")
     command.set_defaults(action=_runs)
 
 

@@ -47,7 +47,10 @@ def add_sweep(command: argparse.ArgumentParser) -> None:
     planning.add_sweep(command)
     what = "The script's other arguments, in quotes."
     command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
-    what = "The script, unless a sweep continues; then its parameters, as units=32,64 and lr=0.1."
+    what = (
+        "The script, and values of its parameters, such as units=32,64 and lr=0.1. A sweep that "
+        "continues has its script."
+    )
     command.add_argument("words", nargs="*", metavar="SCRIPT NAME=VALUE,VALUE", help=what)
     what = "Let the sweep outlive the terminal; its messages go to a file in its folder."
     command.add_argument("--detach", dest="apart", action="store_true", help=what)

@@ -111,12 +111,12 @@ def add_params(parser: argparse.ArgumentParser) -> None:
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add what chooses, sorts and measures the runs of a table."""
     add = parser.add_argument
-    what = "Only runs of which this is true, as 'units>=64 and state==finished'."
+    what = "Only runs for which this is true, such as 'units>=64 and state==finished'."
     add("--where", metavar="FILTER", help=what)
     add("--sort", metavar="NAME", help="Sort by a column, a parameter or a metric.")
     add("--reverse", action="store_true", help="Reverse the order.")
     add("--best", metavar="METRIC", help="Show the run with the best value of a metric first.")
-    what = "Only the latest runs."
+    what = "Only the latest N runs."
     add("--last", type=reader(_read_some), metavar="N", help=what)
     what = "The metrics to show, separated by commas (default: a loss and an accuracy)."
     add("--metric", dest="metrics", type=read_list, default=(), metavar="NAME", help=what)
@@ -144,8 +144,8 @@ def add_compare_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     what = "The numbers of two runs or more (default: the last two)."
     add("runs", nargs="*", default=[], type=reader(read_count), metavar="RUN", help=what)
-    add("--where", metavar="FILTER", help="Runs of which this is true, as 'units>=64'.")
-    add("--last", type=reader(_read_some), metavar="N", help="Only the latest runs.")
+    add("--where", metavar="FILTER", help="Only runs for which this is true, such as 'units>=64'.")
+    add("--last", type=reader(_read_some), metavar="N", help="Only the latest N runs.")
     what = "The metrics to compare, separated by commas: the first one says which run is best."
     add("--metric", dest="metrics", type=read_list, default=(), metavar="NAME", help=what)
 

@@ -468,7 +468,7 @@ class Cluster:
         random, seed : int, optional
             How many combinations to draw, and what determines which; by default all are tried.
         repeat : int
-            How many times each is tried, with other seeds if the program has a parameter `seed`.
+            How many times each is tried, each time with another seed if the program has a `seed`.
         parallel : int or str
             How many trials run at once, each on a cluster of its own; ``"auto"`` fills the CPUs.
         metric, stop_when : str

@@ -255,18 +255,18 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--random", type=reader(_read_random), metavar="N|+N", help=what)
     what = "A number that determines which combinations are drawn (default: 0)."
     add("--seed", type=number, metavar="S", help=what)
-    what = "Try each combination N times, with other seeds if the program has a parameter `seed`."
+    what = "Try each combination N times, each time with another seed if the program has a `seed`."
     add("--repeat", type=number, metavar="N", help=what)
     what = (
-        "How many trials at once, each on a cluster of its own (default: 1); auto fills the CPUs, "
+        "How many trials run at once, each on its own cluster (default: 1); auto fills the CPUs, "
         "or the hosts that are named."
     )
     add("--parallel", type=reader(_read_parallel), default=1, metavar="N|auto", help=what)
     what = "The metric that says which trial is best (default: the first loss that there is)."
     add("--metric", metavar="NAME", help=what)
-    what = "End a trial early as soon as this is true of it, as 'val_loss>2 and epoch>=3'."
+    what = "End a trial early as soon as this is true, such as 'val_loss>2 and epoch>=3'."
     add("--stop-when", metavar="FILTER", help=what)
-    what = "Continue a sweep (default: the latest): run what is not over, and nothing twice."
+    what = "Continue a sweep (default: the latest): run the trials that have not ended."
     add("--resume", nargs="?", const=0, type=number, metavar="SWEEP", help=what)
     what = "With --resume: run the trials that failed again too, with today's code."
     add("--retry", choices=["failed"], help=what)

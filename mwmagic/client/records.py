@@ -71,7 +71,7 @@ RECORD_SECONDS = 0.25
 def add_run(parser: argparse.ArgumentParser, *, latest: bool = True) -> None:
     """Add the number of a run to a parser."""
     add = parser.add_argument
-    what = "Its number from mwmagic runs" + (" (default: the latest)." if latest else ".")
+    what = "The number of a recorded run" + (" (default: the latest)." if latest else ".")
     many: dict[str, Any] = {"nargs": "?"} if latest else {}
     add("run", type=reader(read_count), metavar="RUN", help=what, **many)
 

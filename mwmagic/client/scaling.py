@@ -58,7 +58,7 @@ def scale(
     progress: Callable[[str], None] | None = print,
     **options: Any,  # noqa: ANN401 - see ClusterOptions
 ) -> Scaling:
-    """Run a file with so many workers in turn, and measure how fast each trains.
+    """Run a file with each of several numbers of workers in turn, and measure how fast they train.
 
     Parameters
     ----------

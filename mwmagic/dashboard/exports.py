@@ -45,7 +45,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     add("--file", metavar="FILE", help=what)
     what = "The metrics of a picture, separated by commas (default: a loss and an accuracy)."
     add("--metric", dest="metrics", type=read_list, default=(), metavar="NAME", help=what)
-    what = "Where MLflow keeps its runs, as sqlite:///mlflow.db (default: as MLflow has it)."
+    what = "Where MLflow keeps its runs, such as sqlite:///mlflow.db (default: MLflow's own)."
     add("--uri", metavar="URI", help=what)
     add("--experiment", metavar="NAME", help="The experiment in MLflow (default: Default).")
 

@@ -60,7 +60,7 @@ def _add_tasks(parser: Parser) -> None:
 def _live() -> Parser:
     parser = Parser(
         "%%mw_live",
-        "Run the cell in interpreters that live on, one for each task, and wait for all of them. "
+        "Run the cell in interpreters that stay, one for each task, and wait for all of them. "
         "The first such cell starts them.",
     )
     _add_tasks(parser)
@@ -164,8 +164,9 @@ def _opened(session: Session) -> Live:
 
 _DEBUG = Parser(
     "%mw_debug",
-    "Go to the line that raised last on a task, in Python's debugger: of a live cell, or of a "
-    "program whose processes are kept. Without a task, show which raised what if several did.",
+    "Open Python's debugger at the line that last raised an exception on a task: in a live cell, "
+    "or in a program whose processes are kept. If several tasks raised one, name the task; without "
+    "it, they are listed.",
 )
 _DEBUG.add_argument("task", nargs="?", help="The task (default: the one that raised).")
 
@@ -258,13 +259,14 @@ def _value(session: Session, text: str) -> tuple[str, Any]:
 def _pull() -> Parser:
     parser = Parser(
         "%mw_pull",
-        "Bring a value of a live interpreter, as an array, a value of pandas, or plain data; with "
-        "--tasks or --type those of several tasks, by task. Without an option it is that of the "
-        "first task.",
+        "Bring a value from a live interpreter to the notebook: an array, a pandas object, or "
+        "plain data. It comes from the first task, or from the one that --index names; --tasks and "
+        "--type bring a dict with the value of each task.",
         typed=lambda words: [_bare(" ".join(words))] if words else [],
     )
     add = parser.add_argument
-    add("expression", metavar="EXPRESSION", help="A variable, or such as history.history.")
+    what = "A variable, or an expression such as history.history."
+    add("expression", metavar="EXPRESSION", help=what)
     _add_tasks(parser)
     return parser
 

@@ -152,8 +152,9 @@ def mw_stacks(session: Session, given: Namespace, _cell: str) -> Stacks:
 def _profile() -> Parser:
     parser = Parser(
         "%mw_profile",
-        "Profile a running task with TensorFlow's or JAX's profiler, and say which part of the "
-        "time is input and which collectives. Its program stays as it is; it must report steps.",
+        "Profile a running task with TensorFlow's or JAX's profiler, and say how much of "
+        "the time goes to input and to collectives. The program needs no change, but must report "
+        "steps.",
     )
     add_profile(parser)
     return parser

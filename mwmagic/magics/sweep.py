@@ -151,8 +151,8 @@ def _program_of(session: Session, given: Namespace) -> dict[str, Any]:
 def _scale() -> Parser:
     parser = Parser(
         "%mw_scale",
-        "Run a program with so many workers in turn, each on a cluster of its own like the "
-        "notebook's, and say whether more workers help. An interrupted study continues with "
+        "Run a program with each of these numbers of workers in turn, on clusters declared like "
+        "the notebook's, and say whether more workers help. An interrupted study continues with "
         "--resume.",
     )
     add = parser.add_argument

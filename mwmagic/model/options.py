@@ -137,7 +137,7 @@ class ClusterOptions:
     scheduler: tuple[str, ...] = _option(
         (),
         "Arguments for the scheduler, or the command that reaches a machine, quoted as for a "
-        "shell; what follows -- at the end of a line is the same.",
+        "shell; or write them unquoted after --.",
         Repeated.MUST_MATCH,
         parse=read_words,
         metavar="'ARG ...'",
@@ -170,7 +170,7 @@ class ClusterOptions:
     hold: float = _option(
         0.0,
         "How long to keep the machines when the process that declared the cluster is gone and "
-        "nothing runs, such as 30m: the next one that declares it takes them over.",
+        "nothing runs, such as 30m: the next process that declares it takes them.",
         Repeated.UPDATE,
         parse=read_duration,
         allowed="a number of seconds from 0, or typed as 90, 30m or 1h30m",

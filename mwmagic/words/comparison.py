@@ -293,8 +293,8 @@ def inherited_words(
     lines = []
     if taken:
         lines.append(
-            f"run {number} took {listed(taken)} from its environment, whose values are not "
-            "recorded: this environment's count now, unless -p sets others"
+            f"run {number} read {listed(taken)} from its environment, whose values are not "
+            "recorded: it now reads this environment's, unless -p sets others"
         )
     if new:
         lines.append(

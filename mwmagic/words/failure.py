@@ -163,7 +163,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         f"as the agent on {f.host or 'this machine'} was lost"
     ),
     Symptom.COLD_VARIABLE: lambda f: _cold(
-        f"the warm process has imported with another {f.detail or '...'}"
+        f"the warm process did its imports with another value of {f.detail or '...'}"
     ),
     Symptom.COLD_UNKNOWN: lambda f: (
         f"workers start cold: {f.at} may set {f.detail or 'variables'}, which imports read; set it "
@@ -174,8 +174,8 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.COLD_FAILED: lambda f: f"workers start cold: {f.detail or 'there is no warm process'}",
     Symptom.COLD_FILE: lambda f: _cold(f"{f.detail or 'a file'} is not as it was read"),
     Symptom.COLD_MODULE: lambda f: (
-        "workers start cold: beside the program are modules with the names of some that the warm "
-        f"process has imported ({f.detail or '...'}); under other names they would start warm"
+        "workers start cold: modules beside the program have the names of some that the warm "
+        f"process has imported ({f.detail or '...'}); rename them, and workers start warm"
     ),
     Symptom.LEFT_OUT: lambda f: (
         f"--preload names modules that each worker has to import itself: {f.detail or '...'}"
@@ -190,8 +190,8 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
     Symptom.BEFORE_STRATEGY: _before_strategy,
     Symptom.UNREACHABLE: lambda f: f"cannot reach {f.peer}, which waits for it",
     Symptom.HOSTS_APART: lambda f: (
-        f"{f.detail or 'hosts cannot connect to each other'}; a restart avoids one of them if "
-        "there is another"
+        f"{f.detail or 'hosts cannot connect to each other'}; a restart uses another host "
+        "instead of one of them, if there is one"
     ),
     Symptom.WAITS_IN_SAVE: lambda f: f"waits for the others in a save, {_at(f.at)}",
     Symptom.KEEPS_OTHERS_WAITING: _keeps_waiting,

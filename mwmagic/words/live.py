@@ -106,7 +106,7 @@ BOUND_BY = {
     "framework": "only TensorFlow's collectives can be ended",
     "gpu": "on GPUs collectives are not ended",
     "program": "the collectives of a program that was kept are not ended",
-    "names": "this version of TensorFlow does not have what ending a collective takes",
+    "names": "this version of TensorFlow has no way to end a collective",
 }
 """Why tasks cannot be freed; see `mwmagic.cells.events.BoundBy`."""
 
@@ -180,9 +180,9 @@ def recovered_words(said: Mapping[str, Any]) -> str:
         return "collectives work again"
     text = f"collectives work again; {_state(said)}"
     if said["cut"]:
-        text += ". The last step made some of its updates of the weights, and not the others"
+        text += ". The last step made only some of its updates of the weights"
     if not said["counted"]:
-        text += ". Whether that is a whole step's is not known: no Keras optimizer made the updates"
+        text += ". It may not be that of a whole step: no Keras optimizer made the updates"
     return text
 
 
@@ -243,7 +243,7 @@ def kept_words(run: RunStatus) -> str:
     debug = f", `%mw_debug {raised[0]}` goes to the line that raised" if raised else ""
     return (
         f"its processes stay with their variables: `%%mw_live` looks into them{debug}, and "
-        f"`%mw_stop` lets them go.{still}"
+        f"`%mw_stop` ends them.{still}"
     )
 
 
@@ -268,7 +268,7 @@ def program_words(number: int) -> str:
     """Say why processes that are kept cannot be reset."""
     return (
         f"the processes of run {number} are kept after its program: `%mw_restart` runs that again, "
-        "in fresh ones, and `%mw_stop` lets them go"
+        "in fresh ones, and `%mw_stop` ends them"
     )
 
 
@@ -303,7 +303,7 @@ def withdrawn_words(*, reset: bool) -> str:
     """Say why a cell that did not fail has no answer."""
     if reset:
         return "the interpreters were reset before the cell was over; run it again"
-    return "the cell was withdrawn before it began"
+    return "the cell was cancelled before it began"
 
 
 def busy_words() -> str:
@@ -314,8 +314,8 @@ def busy_words() -> str:
 def unknown_words(text: str, task: str) -> str:
     """Say that a name has no value that can be looked up."""
     return (
-        f"{task} has nothing to say of {text!r}: it does not exist there, or only running code, "
-        "such as a property, would tell its value"
+        f"{text!r} cannot be looked up on {task}: it does not exist there, or only running code, "
+        "such as a property, would give its value"
     )
 
 

@@ -105,11 +105,17 @@ class Film:
         end = time.monotonic() + 0.8
         self.until(lambda: time.monotonic() > end, 2.0)
 
-    def save(self, path):
-        """Write it, and return its seconds and bytes."""
-        images = [image for image, _ in self.pictures]
+    @property
+    def seconds(self):
+        """How long it plays."""
+        return sum(seconds for _, seconds in self.pictures)
+
+    def encoded(self):
+        """Return it as an animated WebP."""
+        images, buffer = [image for image, _ in self.pictures], io.BytesIO()
         images[0].save(
-            path,
+            buffer,
+            "WEBP",
             save_all=True,
             append_images=images[1:],
             duration=[max(20, round(1000 * seconds)) for _, seconds in self.pictures],
@@ -119,7 +125,7 @@ class Film:
             minimize_size=True,
             kmax=200,
         )
-        return sum(seconds for _, seconds in self.pictures), path.stat().st_size
+        return buffer.getvalue()
 
 
 def prepared(opened, theme):
@@ -183,8 +189,13 @@ def main():
     with studio(SIZE_PIXELS, SHARPNESS_RATIO) as opened:
         for theme in sys.argv[1:] or THEMES:
             film = record(prepared(opened, theme))
-            seconds, size = film.save(IMAGES / f"demo-{theme}.webp")
-            print(f"{theme}: {seconds:.1f} s, {len(film.pictures)} pictures, {size / 1e6:.2f} MB")
+            data = film.encoded()
+            fits = film.seconds <= LIMIT_SECONDS and len(data) <= LIMIT_BYTES
+            if fits:
+                (IMAGES / f"demo-{theme}.webp").write_bytes(data)
+            length = f"{film.seconds:.1f} s, {len(data) / 1e6:.2f} MB"
+            limits = f"more than {LIMIT_SECONDS:g} s or {LIMIT_BYTES / 1e6:g} MB, so it is not kept"
+            print(f"{theme}: {length}" + ("" if fits else f", {limits}: a busy machine?"))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,31 @@ def found(text):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sinfo", "expected"),
+    [
+        ("exit 0", ("ok", "--engine slurm can be used")),
+        (
+            "echo 'sinfo: error: no config' >&2; exit 1",
+            ("doubtful", "salloc is here, but no cluster answers: sinfo: error: no config"),
+        ),
+    ],
+    ids=["a cluster answers", "none does"],
+)
+def test_slurm_can_be_used_only_if_its_controller_answers(
+    sinfo, expected, tmp_path, monkeypatch, capsys
+):
+    for name, script in {"salloc": "exit 0", "sinfo": sinfo}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    main(["doctor", "--json", "--no-run"])
+    slurm = found(capsys.readouterr().out)["slurm"]
+    assert (slurm["verdict"], slurm["found"]) == expected
+
+
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_two_real_workers_show_that_this_machine_is_sound(
     tmp_path, monkeypatch, capsys, nothing_survives
@@ -31,6 +56,7 @@ def test_two_real_workers_show_that_this_machine_is_sound(
     out, err = capsys.readouterr()
     assert "ok       two workers: trained together" in out
     assert "ok       machine: " in out
+    assert "ok       processes: pidfd and /proc can be used" in out
     assert "bad" not in out
     assert err == ""
     assert list(tmp_path.iterdir()) == []

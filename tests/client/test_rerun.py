@@ -38,8 +38,8 @@ def test_inherited_variables_are_named_once_and_without_values(again, monkeypatc
     monkeypatch.setenv("RATE", "0.7")
     [line] = again(["BATCH_SIZE", "HOME", "RATE"]).unlike()
     assert line == (
-        "run 1 took BATCH_SIZE (not set now), RATE from its environment, whose values are not "
-        "recorded: this environment's count now, unless -p sets others"
+        "run 1 read BATCH_SIZE (not set now), RATE from its environment, whose values are not "
+        "recorded: it now reads this environment's, unless -p sets others"
     )
     [line] = again(["HOME"]).unlike()
     assert line == "the program reads RATE from this environment; run 2 had no such variable"

@@ -126,7 +126,7 @@ def test_ctrl_c_withdraws_a_cell_that_waits(kernel, tmp_path):
     eventually(lambda: '"cell": "<cell>"' in run.read_text(), "the cell of the other thread")
     kernel.run(PRESSED)
     error = kernel.run("%%mw_live\nlate = 1").error
-    assert error == "WaitInterrupted: the cell was withdrawn before it began"
+    assert error == "WaitInterrupted: the cell was cancelled before it began"
     kernel.run("Live.begin = begin")
     (tmp_path / "go").touch()
     assert kernel.run("%%mw_live --index 1\nprint('late' in globals())").text == "[1] False\n"

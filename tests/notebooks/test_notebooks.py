@@ -152,6 +152,19 @@ def test_a_lesson_shows_its_runs_without_a_kernel_and_stays_small(name):
         assert [page for page in pages if "mwmagic-static" in page], "no dashboard is stored"
 
 
+NUMBERED = re.compile(
+    r"^%mw_(?:(?:rerun|compare|show|note|tag|export \w+) \d|sweep .*--(?:show|extend|resume) \d)",
+    re.MULTILINE,
+)
+"""A run or sweep by its number, which is another one when the lesson is executed again."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_can_be_executed_again_where_it_was(name):
+    codes = read(name)[1]
+    assert not [cell.source for cell in codes if NUMBERED.search(cell.source)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_shows_what_holds_and_asserts_nothing(name):
     for cell in read(name)[1]:

@@ -108,9 +108,9 @@ def test_what_a_recovery_came_to(changed, said):
         ({"outcome": "torn"}, "the model's state is lost. Build it again, or load weights"),
         (
             {"cut": True},
-            "The last step made some of its updates of the weights, and not the others",
+            "The last step made only some of its updates of the weights",
         ),
-        ({"counted": False}, "Whether that is a whole step's is not known"),
+        ({"counted": False}, "It may not be that of a whole step"),
     ],
 )
 def test_what_a_recovery_could_not_keep(changed, said):
