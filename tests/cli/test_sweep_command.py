@@ -49,7 +49,7 @@ def folder(tmp_path):
 def begun(folder, *words):
     """Start the command in a session of its own; it has no warm process to wait for."""
     options = ["--grace", "1", *([] if "--resume" in words else ["--framework", "torch"])]
-    options = [] if {"--show", "--csv"} & {*words} else options
+    options = [] if {"--show", "--export"} & {*words} else options
     command = [sys.executable, "-m", "mwmagic.cli", "sweep", *options, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
@@ -80,7 +80,7 @@ def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
     code, shown = sweep(folder, "--show")
     assert code == 0
     assert text.endswith(shown), "what the sweep said at its end"
-    assert sweep(folder, "--csv")[1].startswith("trial,repeat,trial state,number,")
+    assert sweep(folder, "--export", "csv")[1].startswith("trial,repeat,trial state,number,")
     assert "leave out main.py" in sweep(folder, "main.py", "--show")[1]
     assert "leave out --grace" in sweep(folder, "--grace", "1", "--show")[1]
     # The program is mended, and what failed runs again with it.
