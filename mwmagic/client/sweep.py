@@ -329,7 +329,7 @@ class SweepDriver:
 
     def _launch(self, cluster: Cluster, one: TrialStatus) -> None:
         trial = one.trial if self._study is None else self._study.suggested(one.trial)
-        params = dict(trial.params)
+        params = trial.typed
         if trial.repeat and self._seed is not None:
             name, seed = self._seed
             params[name] = seed + trial.repeat

@@ -100,6 +100,22 @@ def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
 
 
 @pytest.mark.slow
+def test_a_trial_gets_the_values_that_were_typed(folder):
+    (folder / "main.py").write_text('lr = 0.5\nname = "a"\nany = None\nprint((lr, name, any))\n')
+    names = ["'q'", "NaN", "x y", "None"]
+    typed = ["lr=inf,-inf,nan", "name=\"'q'\",NaN,x y,None", "any='1'"]
+    code, text = sweep(folder, "main.py", *typed)
+    assert code == 0, text
+    printed = [one.log(0).decode().strip() for one in runs(folder)]
+    numbers = map(float, ("inf", "-inf", "nan"))
+    wanted = [(lr, name, "1") for lr in numbers for name in names]
+    assert printed == [str(one) for one in wanted]
+    code, text = sweep(folder, "--extend", "1", "lr=inf,2")
+    assert code == 0, text
+    assert len(runs(folder)) == len(wanted) + len(names), "inf is there already"
+
+
+@pytest.mark.slow
 def test_repetitions_have_other_seeds_and_draws_continue(folder):
     code, text = sweep(folder, "main.py", "units=uniform(2,90)", "--random", "2", "--repeat", "2")
     assert code == 0, text
