@@ -138,6 +138,8 @@ def findings(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
         lines.append(found)
     elif any(one.state is TrialState.FINISHED for one in outcomes):
         lines.append(_no_best(outcomes, metric))
+    elif over and any(one.state is TrialState.PRUNED for one in outcomes):
+        lines.append("no trial finished, so none of them is the best")
     return lines
 
 

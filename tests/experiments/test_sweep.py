@@ -313,6 +313,8 @@ def test_a_metric_that_no_trial_has_is_said():
     assert findings(many, "val_loss")[0].endswith("; as good: 2, 3, 4, 5, 6 and 2 others")
     assert findings([outcome(1, None, units=1)], "")[-1].startswith("no trial reported a metric")
     assert len(findings([outcome(1, None, state=TrialState.FAILED)], "")) == 1
+    pruned = [outcome(1, None, state=TrialState.PRUNED)]
+    assert findings(pruned, "") == ["no trial finished, so none of them is the best"]
 
 
 def test_trials_that_failed_alike_are_one_sentence():
