@@ -61,7 +61,7 @@ def _sweep(given: argparse.Namespace) -> int:
     flags = [f"--{name.replace('_', '-')}" for name in typed(given)]
     known = planning.shown(Path(), given, [*given.words, *flags])
     if known is not None:
-        show(as_csv(known).rstrip("\n")) if given.csv else _show(known)
+        show(as_csv(known).rstrip("\n")) if given.export else _show(known)
         return 0
     script, words = _parted(given)
     planning.check_given(given, words)

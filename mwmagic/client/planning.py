@@ -276,7 +276,8 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--code", choices=["recorded", "today"], help=what)
     what = "Show a sweep as it is now (default: the latest), and run nothing."
     add("--show", nargs="?", const=0, type=number, metavar="SWEEP", help=what)
-    add("--csv", action="store_true", help="Print the trials of a sweep as CSV.")
+    what = "Print the trials of a sweep as CSV (default: of the latest; else with --show SWEEP)."
+    add("--export", choices=["csv"], help=what)
 
 
 _NEW = ("random", "seed", "repeat", "metric", "stop_when")
@@ -314,14 +315,14 @@ def check_given(given: argparse.Namespace, values: Sequence[str]) -> None:
 
 def shown(root: Path, given: argparse.Namespace, values: Sequence[str]) -> Sweep | None:
     """Return the sweep that is only shown, or None; refuse what is for one that runs."""
-    if given.show is None and not given.csv:
+    if given.show is None and given.export is None:
         return None
     flags = [*_NEW, "retry", "extend", "code", "args", "env", "file", "study"]
     names = [f"--{one.replace('_', '-')}" for one in flags if getattr(given, one, None)]
     names += ["--resume"] if given.resume is not None else []
     names += ["--parallel"] if given.parallel != 1 else []
     if values or names:
-        raise BadArguments(f"--show and --csv run nothing: leave out {[*values, *names][0]}")
+        raise BadArguments(f"--show and --export run nothing: leave out {[*values, *names][0]}")
     return find_sweep(root, given.show or None)
 
 

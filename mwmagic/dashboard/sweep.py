@@ -92,8 +92,9 @@ def kept_sweep(sweep: Sweep) -> dict[str, str]:
 class _Trials:
     """What is known of the trials at one moment; what has not changed since is not read again."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, *, begins: bool = False) -> None:
         self._sweep = sweep
+        self._begins = begins
         self._since = time.time()
         self._settled: dict[str, Facts] = {}
         self._series: dict[str, Series] = {}
@@ -110,7 +111,9 @@ class _Trials:
         left = seconds_left(self.outcomes, self._since, time.time())
         self.title = sweep_words(self._sweep.number, self.outcomes, left)
         self._notes = findings(self.outcomes, metric)
-        self._notes += open_words(self._sweep, self.outcomes, "%mw_sweep")
+        if not self._begins:  # else this process is about to run it
+            self._notes += open_words(self._sweep, self.outcomes, "%mw_sweep")
+        self._begins = False
         if self._table.left:
             more = f"{counted(self._table.left, 'more trial')}: `mwmagic sweep --show` prints all"
             self._notes.append(more)
@@ -253,7 +256,7 @@ class SweepBoard:
     def __init__(self, sweep: Sweep, *, hosted: bool, answer_pages: Callable[[], None]) -> None:
         self._answer_pages = answer_pages
         self._lock = threading.RLock()
-        self._seen = _Trials(sweep)
+        self._seen = _Trials(sweep, begins=True)
         self._runs: dict[int, Run] = {}
         self._inner: Board | None = None
         self._answered: tuple[int | None, int] = (None, 0)

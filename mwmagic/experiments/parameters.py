@@ -273,6 +273,9 @@ def _cast(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
         return text
 
 
+_NOT_FINITE = ("inf", "-inf", "infinity", "-infinity", "nan")
+"""How such numbers are typed, and how a record spells them."""
+
 _SPELLED = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
 
@@ -325,7 +328,7 @@ def _read(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
         return value if isinstance(value, str) else text
     if one.kind is bool and text.strip().lower() in _SPELLED:
         return _SPELLED[text.strip().lower()]
-    if one.kind in (float, None) and text.strip().lower() in ("inf", "-inf", "nan"):
+    if one.kind in (float, None) and text.strip().lower() in _NOT_FINITE:
         return float(text)
     if one.kind in (list, tuple) and (value is MISSING or not isinstance(value, list | tuple)):
         parts = [part.strip() for part in text.split(",")]

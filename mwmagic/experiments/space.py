@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _RANGE = re.compile(r"(log|uniform)\(([^,()]+),([^,()]+)\)")
+_BEGUN = re.compile(r"(log|uniform)\(")
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
 
 
@@ -144,6 +145,12 @@ def _choices(name: str, text: str) -> list[str] | Range:
     """Return the texts between the commas of a list, or a range."""
     match = _RANGE.fullmatch("".join(text.split()))
     if match is None:
+        begun = _BEGUN.match(text.strip())
+        if begun:
+            raise BadArguments(
+                f"{name}={text} is no range: write two numbers and nothing else, as "
+                f"{name}={begun[1]}(1e-4,1e-1), or a text in quotes"
+            )
         found = [one.strip() for one in _parted(text)]
         if not all(found):
             raise BadArguments(f"the parameter {name} has an empty value in {name}={text}")

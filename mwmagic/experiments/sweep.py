@@ -465,7 +465,7 @@ def combinations(
     `begin` is how many were drawn before. Raises BadArguments if there are too few.
     """
     _check_count(wanted)
-    seen = {json.dumps(one, sort_keys=True) for one in known}
+    seen = {Trial(params=dict(one)).key for one in known}
     before, found, at = len(seen), list[dict[str, Any]](), begin
     while len(found) < wanted:
         if at - begin > DRAWS_LIMIT * (wanted + before):
@@ -475,7 +475,7 @@ def combinations(
             )
         one = drawn(space, seed, at)
         at += 1
-        key = json.dumps(one, sort_keys=True)
+        key = Trial(params=one).key
         if key not in seen:
             seen.add(key)
             found.append(one)

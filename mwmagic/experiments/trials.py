@@ -11,7 +11,7 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.model.values import Stored
+from mwmagic.model.values import NOT_FINITE, Stored, finite
 from mwmagic.record.metrics import rises
 
 from .runs import Facts
@@ -49,7 +49,15 @@ class Trial(Stored):
     @property
     def key(self) -> str:
         """What two trials have in common that try the same."""
-        return json.dumps([self.params, self.repeat], sort_keys=True)
+        return json.dumps([finite(self.params), self.repeat], sort_keys=True)
+
+    @property
+    def typed(self) -> dict[str, Any]:
+        """Its parameters as they are set: a text in quotes, so that it is not read again."""
+        return {
+            name: repr(one) if isinstance(one, str) and one not in NOT_FINITE else one
+            for name, one in self.params.items()
+        }
 
 
 class TrialState(str, Enum):

@@ -65,7 +65,7 @@ def mw_sweep(session: Session, given: Namespace, _cell: str) -> Sweep:
     """Run the trials of a sweep."""
     known = planning.shown(session.directory, given, given.values)
     if known is not None:
-        return _show(session, known, csv=given.csv)
+        return _show(session, known, csv=given.export is not None)
     planning.check_given(given, given.values)
     cluster, space = session.cluster(), read_space(given.values)
     planning.check_parallel(given.parallel, **vars(cluster.options))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS_LIMIT",
     "NAME_CHARACTERS",
+    "NOT_FINITE",
     "REPORT_BYTES",
     "Measured",
     "Stored",
@@ -49,7 +50,8 @@ REPORT_BYTES = 32 * 2**10
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How the numbers are spelled that JSON lacks."""
 
 Measured = Annotated[float, "measured"]
 """A number that the user's code computed: unlike other numbers it may be infinite or NaN."""
@@ -69,8 +71,8 @@ def encoded(number: float) -> float | str:
 
 def decoded(value: object) -> float:
     """Return the number that a JSON value stands for."""
-    if isinstance(value, str) and value in _WORDS:
-        return _WORDS[value]
+    if isinstance(value, str) and value in NOT_FINITE:
+        return NOT_FINITE[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"not a number: {value!r:.100}")  # noqa: TRY004 - one error for all
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from mwmagic.model.findings import Cause
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 
+from .alike import failure_lines
 from .failure import headline
 from .file import size_words
 from .table import (
@@ -121,14 +121,16 @@ def interrupted_words(one: TrialStatus) -> str:
 
 def findings(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
     """Say which trials failed alike, and which is best, or why none is."""
-    lines, over = _failures(outcomes), all(one.state.over for one in outcomes)
+    lines, over = failure_lines(outcomes, why_failed), all(one.state.over for one in outcomes)
     combinations = groups(outcomes, metric)
     if combinations:
         best, *others = combinations
         found = ("best: " if over else "best so far: ") + _best_words(best, outcomes, metric)
         alike = [str(trial) for one in others if one.mean == best.mean for trial in one.trials]
         if alike:
+            more = len(alike) - ALIKE_LIMIT
             found += f"; as good: {', '.join(alike[:ALIKE_LIMIT])}"
+            found += f" and {counted(more, 'other')}" if more > 0 else ""
         most = matters_most(outcomes, metric) if over else None
         if most is not None:
             varied = [*outcomes[0].trial.params]
@@ -136,6 +138,8 @@ def findings(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
         lines.append(found)
     elif any(one.state is TrialState.FINISHED for one in outcomes):
         lines.append(_no_best(outcomes, metric))
+    elif over and any(one.state is TrialState.PRUNED for one in outcomes):
+        lines.append("no trial finished, so none of them is the best")
     return lines
 
 
@@ -322,22 +326,6 @@ def _counts(outcomes: Sequence[TrialStatus]) -> str:
     found = [(state, sum(one.state is state for one in outcomes)) for state in _ORDER]
     texts = [f"{number} {state.value}" for state, number in found if number]
     return f"{counted(len(outcomes), 'trial')}: {', '.join(texts)}"
-
-
-def _failures(outcomes: Sequence[TrialStatus]) -> list[str]:
-    """Return one line for each kind of failure, however many trials had it."""
-    alike: dict[str, list[int]] = {}
-    for one in outcomes:
-        if one.state is TrialState.FAILED and one.facts is not None:
-            # The same error in any task of any trial.
-            text = re.sub(r"^\w+:\d+ ", "a task ", why_failed(one.facts))
-            alike.setdefault(text, []).append(one.trial.number)
-    return [
-        f"trial {trials[0]} failed: {text}"
-        if len(trials) == 1
-        else f"{len(trials)} trials failed alike ({', '.join(map(str, trials))}): {text}"
-        for text, trials in alike.items()
-    ]
 
 
 HEADS = ("workers", "steps/s", "samples/s", "speed-up", "ideal", "efficiency", "runs")

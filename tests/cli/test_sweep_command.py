@@ -49,7 +49,7 @@ def folder(tmp_path):
 def begun(folder, *words):
     """Start the command in a session of its own; it has no warm process to wait for."""
     options = ["--grace", "1", *([] if "--resume" in words else ["--framework", "torch"])]
-    options = [] if {"--show", "--csv"} & {*words} else options
+    options = [] if {"--show", "--export"} & {*words} else options
     command = [sys.executable, "-m", "mwmagic.cli", "sweep", *options, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
@@ -80,7 +80,7 @@ def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
     code, shown = sweep(folder, "--show")
     assert code == 0
     assert text.endswith(shown), "what the sweep said at its end"
-    assert sweep(folder, "--csv")[1].startswith("trial,repeat,trial state,number,")
+    assert sweep(folder, "--export", "csv")[1].startswith("trial,repeat,trial state,number,")
     assert "leave out main.py" in sweep(folder, "main.py", "--show")[1]
     assert "leave out --grace" in sweep(folder, "--grace", "1", "--show")[1]
     # The program is mended, and what failed runs again with it.
@@ -97,6 +97,22 @@ def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
     code, text = sweep(folder, "--extend", "1", "units=8", "--code", "today")
     assert (code, len(runs(folder))) == (0, 10)
     assert "8 trials: 8 finished" in text
+
+
+@pytest.mark.slow
+def test_a_trial_gets_the_values_that_were_typed(folder):
+    (folder / "main.py").write_text('lr = 0.5\nname = "a"\nany = None\nprint((lr, name, any))\n')
+    names = ["'q'", "NaN", "x y", "None"]
+    typed = ["lr=inf,-inf,nan", "name=\"'q'\",NaN,x y,None", "any='1'"]
+    code, text = sweep(folder, "main.py", *typed)
+    assert code == 0, text
+    printed = [one.log(0).decode().strip() for one in runs(folder)]
+    numbers = map(float, ("inf", "-inf", "nan"))
+    wanted = [(lr, name, "1") for lr in numbers for name in names]
+    assert printed == [str(one) for one in wanted]
+    code, text = sweep(folder, "--extend", "1", "lr=inf,2")
+    assert code == 0, text
+    assert len(runs(folder)) == len(wanted) + len(names), "inf is there already"
 
 
 @pytest.mark.slow

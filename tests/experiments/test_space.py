@@ -115,6 +115,8 @@ def test_a_plan_keeps_a_space():
         (["lr=log(0,1)"], "must begin above 0"),
         (["lr=uniform(1,1)"], "from a lower number to a higher one"),
         (["lr=log(a,1)"], "needs numbers at both ends"),
+        (["lr=log(1e-4)"], "is no range: write two numbers and nothing else"),
+        (["lr=uniform(1,2),3"], "is no range"),
         (["lr=log(1,inf)"], "from a lower number to a higher one"),
     ],
 )

@@ -309,18 +309,53 @@ def test_a_metric_that_no_trial_has_is_said():
     )
     two = [outcome(1, 0.5, units=1), outcome(2, 0.5, units=2)]
     assert findings(two, "val_loss") == ["best: trial 1 (run 1; units 1), val_loss 0.5; as good: 2"]
+    many = [outcome(at, 0.5, units=at) for at in range(1, 9)]
+    assert findings(many, "val_loss")[0].endswith("; as good: 2, 3, 4, 5, 6 and 2 others")
     assert findings([outcome(1, None, units=1)], "")[-1].startswith("no trial reported a metric")
     assert len(findings([outcome(1, None, state=TrialState.FAILED)], "")) == 1
+    pruned = [outcome(1, None, state=TrialState.PRUNED)]
+    assert findings(pruned, "") == ["no trial finished, so none of them is the best"]
 
 
 def test_trials_that_failed_alike_are_one_sentence():
-    cause = {"finding": {"task": "worker:0", "symptom": "exited", "code": 1}}
-    cause["exception"] = "ValueError: no"
-    failed = [
-        TrialStatus(Trial(at), TrialState.FAILED, Facts(at, "main", "failed", failure=cause))
-        for at in (1, 2, 3)
-    ]
-    assert sweep_words(1, failed) == "sweep 1, 3 trials: 3 failed"
-    [line] = findings(failed, "")
+    outcomes = [failed(at, "ValueError: no") for at in (1, 2, 3)]
+    assert sweep_words(1, outcomes) == "sweep 1, 3 trials: 3 failed"
+    [line] = findings(outcomes, "")
     assert line.startswith("3 trials failed alike (1, 2, 3): a task ")
     assert line.endswith(": ValueError: no")
+
+
+def failed(number, exception, **params):
+    cause = {"finding": {"task": "worker:0", "symptom": "exited", "code": 1}}
+    facts = Facts(number, "main", "failed", failure={**cause, "exception": exception})
+    return TrialStatus(Trial(number, params), TrialState.FAILED, facts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        (["(2, 3) at 0x7fa0", "(4, 3) at 0x7fb0"], "(2 or 4, 3) at 0x7fa0 or others"),
+        (["dense_1 got 8", "dense_1 got 2", "dense_1 got -1e3"], "dense_1 got -1e3 to 8"),
+        (["no 'a'", "no 'b'", "no 'c'"], "no 'a', 'b' or others"),
+        (["'a' of 'a', 'b'", "'a' of 'a', 'b'", "'b' of 'a', 'b'"], None),
+        (["in float32", "in float64"], None),
+        (["from 10.0.0.1", "from 10.0.0.2"], None),
+        (["one", "two"], None),
+    ],
+)
+def test_failures_that_differ_by_numbers_or_by_what_was_tried_are_one_sentence(texts, line):
+    names = ["a", "b", "c"]
+    outcomes = [failed(at + 1, one, act=names[at]) for at, one in enumerate(texts)]
+    found = findings(outcomes, "")
+    if line is None:
+        assert len(found) == len(set(texts))
+    else:
+        numbers = ", ".join(str(at + 1) for at in range(len(texts)))
+        told = f"{len(texts)} trials failed alike ({numbers}): a task exited with code 1: {line}"
+        assert found == [told]
+
+
+def test_exit_codes_tell_failures_apart():
+    one, other = failed(1, ""), failed(2, "")
+    other.facts.failure["finding"] = {**other.facts.failure["finding"], "code": 17}
+    assert len(findings([one, other], "")) == 2

@@ -38,10 +38,10 @@ def test_a_notebook_sweeps_its_last_cell(kernel, tmp_path):
         [bundle] = kernel.run(again).shown.values()
         assert "best: trial 2" in bundle["text/plain"]
         assert "data:image/svg+xml" in bundle["text/html"]
-    rows = kernel.run("%mw_sweep --csv").text.splitlines()
+    rows = kernel.run("%mw_sweep --export csv").text.splitlines()
     assert [row[:13] for row in rows] == ["trial,repeat,", "1,0,finished,", "2,0,finished,"]
     refused = kernel.run("%mw_sweep units=1 --show").error
-    assert refused == "BadArguments: --show and --csv run nothing: leave out units=1"
+    assert refused == "BadArguments: --show and --export run nothing: leave out units=1"
     assert "did you mean units?" in kernel.run("%mw_sweep unit=1,2").error
     (tmp_path / "hold").touch()
     assert kernel.run(CELL.replace(" --wait", "")).error is None
