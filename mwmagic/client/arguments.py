@@ -297,8 +297,9 @@ class ConciseParser(argparse.ArgumentParser):
         if not word.startswith("-") or not name:
             return None
         for action in self._get_positional_actions():
-            if action.dest == name:
-                return f"{action.metavar or action.dest} without a flag"
+            shown = str(action.metavar or action.dest)
+            if name in {action.dest, shown.lower()}:
+                return f"{shown} without a flag"
         known = {flag.lstrip("-"): flag for flag in self.flags()}
         found = meant(name, known)
         return known[found] if found else None

@@ -158,6 +158,16 @@ KNOWN = (
         signs=("Found an unshardable source dataset",),
     ),
     KnownFailure(
+        "not-batched",
+        "A dataset without batches",
+        "The strategy divides each batch among the workers, and the dataset's elements are single "
+        "samples.",
+        "end the dataset with `.batch(n)`, where n is the global batch: the samples of all workers "
+        "in a step",
+        "https://www.tensorflow.org/tutorials/distribute/input#rebatching",
+        signs=("get_static_batch_dim...IndexError: list index out of range",),
+    ),
+    KnownFailure(
         "left-early",
         "A worker that ends before the others",
         "The line that {peer} had reached needs every worker, and this one had already ended: it "

@@ -420,7 +420,10 @@ class Supervisor:
         if self.run is not None and not self.run.over:
             number, state = self.run.directory.number, words(self.run.status())
             if self.run.live:
-                raise RunActive(f"run {number} is a live session; stop it first")
+                raise RunActive(
+                    f"run {number} is a live session; `%mw_stop` (in Python `run.stop()`) ends it "
+                    "with its variables, which --replace does not"
+                )
             if self.run.gang.state is RunState.KEPT:
                 raise RunActive(f"run {number} is kept: {kept_words(self.run.status())}")
             raise RunActive(

@@ -255,7 +255,10 @@ def none_words(run: RunStatus | None) -> str:
     if run.live:
         return f"the live session has ended, and its variables are lost; {begin}"
     if not run.settled:
-        return f"run {run.number} is a program that is still going; wait for it, or stop it first"
+        return (
+            f"run {run.number} is a program that is still going; `%mw_wait` waits for it, and "
+            "`%mw_stop` stops it"
+        )
     return f"there is no live session; {begin}. {unkept_words(run.number).capitalize()}"
 
 

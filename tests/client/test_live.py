@@ -353,7 +353,7 @@ def test_what_cannot_run_is_refused(cluster, live):
         live.run("1", tasks=[7])
     with pytest.raises(BadArguments, match=r"has 300,0\d\d bytes, and 200,000 are the limit"):
         live.run("'" + "\N{GREEK SMALL LETTER ALPHA}" * 150_000 + "'")
-    with pytest.raises(RunActive, match="is a live session; stop it first"):
+    with pytest.raises(RunActive, match="is a live session; `%mw_stop`"):
         cluster.run("main.py", source="pass", cwd=cluster.options.root)
 
 

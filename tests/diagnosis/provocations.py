@@ -434,6 +434,12 @@ CASES = (
         "strategy.experimental_distribute_dataset(data)",
     ),
     Case(
+        "not-batched",
+        "get_static_batch_dim...IndexError: list index out of range",
+        STRATEGY + "data = tf.data.Dataset.range(8)\n"
+        "strategy.experimental_distribute_dataset(data)",
+    ),
+    Case(
         "left-early",
         Finding(Symptom.FINISHED_EARLY),
         GANG + "for _ in range(3 if first else 2):\n    total(tf.ones(3))",

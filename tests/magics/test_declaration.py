@@ -139,6 +139,11 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant(line, meant):
     )
 
 
+def test_a_run_that_is_named_by_a_flag_is_refused_with_how_to_name_it():
+    with pytest.raises(BadArguments, match="--run 1; did you mean RUN without a flag\\?"):
+        find("%mw_export").parser.read("script --run 1")
+
+
 def test_every_magic_says_what_it_does():
     for written in NAMES:
         one = find(written)

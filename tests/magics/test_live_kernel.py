@@ -170,9 +170,11 @@ def test_a_reset_and_what_is_refused(kernel):
         "BadArguments: --tasks names the tasks"
     )
     assert "line 2 of the cell, `!ls`, is IPython's" in kernel.run("%%mw_live\n!ls").error
-    assert kernel.run("%%mw_worker\npass").error == (
-        "RunActive: run 1 is a live session; stop it first"
-    )
+    for options in ("", " --replace"):
+        assert kernel.run(f"%%mw_worker{options}\npass").error == (
+            "RunActive: run 1 is a live session; `%mw_stop` (in Python `run.stop()`) ends it with "
+            "its variables, which --replace does not"
+        )
     shown = kernel.run("%mw_show").shown
     assert [data["text/plain"] for data in shown.values()][-1] == "run 1: running"
     assert kernel.run("%mw_wait").error.startswith("ClusterError: run 1 is a live session, which")

@@ -10,7 +10,9 @@ import threading
 import time
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,43 +147,87 @@ class LiveCell:
         return {task: self._logs[task] for task in self._places if task in self._logs}
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class _Line:
-    """A line, and the tasks that have printed it."""
+    """A line, the tasks that have printed it, and its place among the others."""
 
-    text: str
+    key: tuple[str, int]
     since: float
-    tasks: list[str] = field(default_factory=list)
+    place: tuple[int, ...]
+    tasks: list[str]
 
 
 class LineMerger:
     """Gives out each line once with all the tasks that print it, in the order of first lines.
 
     Lines are the same only if every character is. The same line of a task that prints it twice is
-    two lines.
+    two lines. The lines of each task stay in its own order: those that it alone has printed move
+    before a line that it then shares, and it shares none that stands before one it shares already.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._said: dict[str, Counter[str]] = {}
         self._waiting: dict[tuple[str, int], _Line] = {}
+        self._order: list[tuple[tuple[int, ...], _Line]] = []
+        self._shared: dict[str, tuple[int, ...]] = {}  # the place of each task's last shared line
+        self._alone: dict[str, deque[_Line]] = {}  # and what it printed since
+        self._number = count()
 
     def add(self, task: str, text: str, time: float) -> None:
         """Take a line of a task, at a time in seconds."""
         counts = self._said.setdefault(task, Counter())
         counts[text] += 1
         key = (text, counts[text])
-        self._waiting.setdefault(key, _Line(text, time)).tasks.append(task)
+        line = self._waiting.get(key)
+        if line is None:
+            line = self._waiting[key] = self._new(key, task, time)
+        elif line.place > self._shared.get(task, ()):
+            self._share(line, task)
+        else:
+            self._new(key, task, time)
+
+    def _new(self, key: tuple[str, int], task: str, time: float) -> _Line:
+        """Put a line of a task behind all others."""
+        line = _Line(key, time, (next(self._number),), [task])
+        heappush(self._order, (line.place, line))
+        self._alone.setdefault(task, deque()).append(line)
+        return line
+
+    def _share(self, line: _Line, task: str) -> None:
+        """Add a task to a line, behind what it alone has printed before."""
+        first = line.tasks[0]
+        if line.place > self._shared.get(first, ()):
+            self._shared[first] = line.place
+            alone = self._alone[first]
+            while alone.popleft() is not line:
+                pass
+        line.tasks.append(task)
+        self._shared[task] = line.place
+        *group, last = line.place
+        for own in self._alone.get(task, ()):
+            if own.place > line.place:
+                own.place = (*group, last - 1, next(self._number))
+                own.since = line.since
+                heappush(self._order, (own.place, own))
+        self._alone[task] = deque()
 
     def due(self, time: float | None = None) -> list[tuple[tuple[str, ...], str]]:
         """Return the lines that wait for no other task, up to the first that does."""
         found = []
-        for key, line in list(self._waiting.items()):
-            late = time is None or time - line.since >= HELD_SECONDS
-            if not late and len(line.tasks) < self._size:
-                break
-            del self._waiting[key]
-            found.append((tuple(line.tasks), line.text))
+        while self._order:
+            place, line = self._order[0]
+            if place == line.place:  # else it was moved before another
+                late = time is None or time - line.since >= HELD_SECONDS
+                if not late and len(line.tasks) < self._size:
+                    break
+                if self._waiting.get(line.key) is line:
+                    del self._waiting[line.key]
+                alone = self._alone[line.tasks[0]]
+                if alone and alone[0] is line:
+                    alone.popleft()
+                found.append((tuple(line.tasks), line.key[0]))
+            heappop(self._order)
         return found
 
 

@@ -367,7 +367,8 @@ def living(cluster: Cluster, connection: Connection) -> Live | None:
         return None
     if not run.status().live and not run.kept:
         raise RunActive(
-            f"run {run.number} is still going ({run.words}); wait for it, or stop it first"
+            f"run {run.number} is still going ({run.words}); `%mw_wait` waits for it, and "
+            "`%mw_stop` stops it"
         )
     return Live(cluster, run, connection)
 
