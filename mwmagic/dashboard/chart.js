@@ -146,7 +146,7 @@ function newChart(run, preferred, which) {
   const plot = h(".plot", {
     role: "slider", tabIndex: 0, onkeydown: move, onmousemove: (event) => hover(event.offsetX), onmouseleave: () => hover(),
   }, svg, tip);
-  const el = h("figure", { hidden: true }, h(".tools", {}, select, log, h("label.dim", {}, "smooth", smooth), h("span.gap"), ...files), plot);
+  const el = h("figure", { hidden: true }, h(".tools", {}, select, log, h("label.dim", {}, "smooth", smooth), h("span.gap"), h("span.files", {}, ...files)), plot);
   log.ariaLabel = named("Logarithmic scale");
 
   // Where a value is on the y axis before it is scaled to pixels; null if nowhere.
@@ -190,7 +190,7 @@ function newChart(run, preferred, which) {
     const attempts = lines.filter((line, i) => i && line.attempt > lines[i - 1].attempt);
     svg.replaceChildren(
       ...heights.flatMap((y, i) => [h("path.rule", { d: `M${LEFT} ${Y(raised(y))}H${width}` }), write(LEFT - 6, Y(raised(y)) + 3, numbers[i], "end")]),
-      ...ticks(x0, x1, axis === "seconds" ? 0 : 1).map((x) => write(Math.min(X(x), width - 3 * number(x).length), BOTTOM + 15, number(x), "middle")),
+      ...ticks(x0, x1, axis === "seconds" ? 0 : 1).map((x) => write(Math.min(X(x), width - 3.6 * number(x).length), BOTTOM + 15, number(x), "middle")),
       write((LEFT + width - RIGHT) / 2, BOTTOM + 31, axis, "middle"),
       write(-(TOP + BOTTOM) / 2, 10, metric.length > TITLE ? `${metric.slice(0, TITLE / 2 - 1)}…${metric.slice(-TITLE / 2)}` : metric, "middle", { transform: "rotate(-90)" }),
       ...begun(width, [

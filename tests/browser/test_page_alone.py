@@ -78,6 +78,23 @@ class Page:
     def next_run(self):
         self.run, self.at = self.run + 1, [0, 0, 0]
 
+    def points(self, points):
+        """Send points of lines, and wait until they are drawn."""
+        self.page.evaluate(
+            "frame => window.heard['msg:custom'](frame, [])",
+            {
+                "kind": "packet",
+                "run": 1,
+                "now": time.time(),
+                "question": 0,
+                "texts": [],
+                "points": points,
+                "from": self.at,
+                "to": [self.at[0], self.at[1] + len(points), self.at[2]],
+            },
+        )
+        self.drawn()
+
     def charts(self):
         return self.page.locator("figure")
 
@@ -248,24 +265,22 @@ def test_charts_come_before_many_cards_which_keep_their_size(opened, theme):
     page.shot(f"sixteen-{theme}")
 
 
+def test_what_stands_around_a_chart_is_whole_and_together(opened):
+    page = opened(1, width=1000)
+    page.send()
+    page.points([[0, 1, "loss", step, 1 / step] for step in range(1, 1004)])
+    chart = page.charts().first
+    plot = chart.locator(".mw-plot").bounding_box()
+    label = chart.get_by_text("1000", exact=True).bounding_box()
+    assert label["x"] + label["width"] <= plot["x"] + plot["width"]
+    files = [chart.get_by_role("button", name=f"{kind} file of") for kind in ("SVG", "CSV")]
+    assert len({one.bounding_box()["y"] for one in files}) == 1
+
+
 def test_a_tooltip_of_many_values_stays_within_its_chart(opened):
     page = opened(16)
     page.send()
-    points = [[i, 1, "loss", step, i + step] for i in range(16) for step in (1, 2)]
-    page.page.evaluate(
-        "frame => window.heard['msg:custom'](frame, [])",
-        {
-            "kind": "packet",
-            "run": 1,
-            "now": time.time(),
-            "question": 0,
-            "texts": [],
-            "points": points,
-            "from": page.at,
-            "to": [page.at[0], page.at[1] + 32, page.at[2]],
-        },
-    )
-    page.drawn()
+    page.points([[i, 1, "loss", step, i + step] for i in range(16) for step in (1, 2)])
     plot = page.charts().first.locator(".mw-plot").bounding_box()
     page.page.mouse.move(plot["x"] + 200, plot["y"] + 50)
     inside = page.charts().first.locator(".mw-tip").bounding_box()
