@@ -54,10 +54,7 @@ KNOWN = (
         "TF_GRPC_REUSE_PORT was unset.",
         "leave TF_CONFIG and TF_GRPC_REUSE_PORT unchanged; `ss -ltnp` shows which process listens",
         "https://github.com/kubeflow/kubeflow/issues/1931",
-        signs=(
-            "Could not start gRPC server",
-            "Failed to add port to server",
-        ),
+        signs=("Could not start gRPC server", "Failed to add port to server"),
     ),
     KnownFailure(
         "tf-config-malformed",
@@ -74,10 +71,7 @@ KNOWN = (
         "The task in TF_CONFIG is not in its cluster: the code changed one of the two.",
         _LEAVE_TF_CONFIG,
         _TUTORIAL,
-        signs=(
-            "The `task_id` ... exceeds the maximum id of",
-            "` ... not found in cluster_spec",
-        ),
+        signs=("The `task_id` ... exceeds the maximum id of", "` ... not found in cluster_spec"),
     ),
     KnownFailure(
         "other-resolver",
@@ -379,10 +373,7 @@ KNOWN = (
         "strategies, models with locks and open files cannot be pickled.",
         "send plain data, and functions defined at the top level of a module next to the script",
         "https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled",
-        signs=(
-            "Can't pickle ...",
-            "cannot pickle '...' object",
-        ),
+        signs=("Can't pickle ...", "cannot pickle '...' object"),
     ),
     KnownFailure(
         "input",
