@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import Enum
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from mwmagic.client.cluster import Cluster
 from mwmagic.client.records import explained
 from mwmagic.errors import MwmagicError, RunFailed
 from mwmagic.frameworks import frameworks
+from mwmagic.model.values import counted
 from mwmagic.record.paths import runs_folder
 from mwmagic.record.provenance import versions
 from mwmagic.words.file import size_words
@@ -53,6 +55,12 @@ DISK_BYTES = 1 << 30
 
 OPEN_FILES_COUNT = 1024
 """How many files a supervisor with some dozens of tasks may have open."""
+
+NEEDED_INSTRUCTION = "avx"
+"""What a CPU of x86-64 must have for TensorFlow's wheels; see its page on installing with pip."""
+
+INSTRUCTIONS = (NEEDED_INSTRUCTION, "avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16")
+"""Those that TensorFlow uses where they are."""
 
 SLURM_SECONDS = 10.0
 """How long a Slurm controller may take to list its nodes."""
@@ -123,6 +131,8 @@ def _checks(*, run: bool) -> Iterator[Check]:
     yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - only looked at
     yield _open_files()
     yield _processes()
+    yield _instructions(Path("/proc/cpuinfo").read_text(), platform.machine())
+    yield _cpu_time(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup"))
     yield _variables()
     yield from _engines()
     if run:
@@ -197,6 +207,53 @@ def _processes() -> Check:
         remedy = "Linux 5.3 or later with /proc; a container must allow the call pidfd_open"
         return Check("processes", Verdict.BAD, f"cannot be watched: {error}", remedy)
     return Check("processes", Verdict.GOOD, "pidfd and /proc can be used")
+
+
+def _instructions(cpuinfo: str, architecture: str) -> Check:
+    """Look for what TensorFlow's wheels are built with, and for what makes it fast."""
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "").split()
+    if architecture != "x86_64" or not flags:
+        return Check("instructions", Verdict.GOOD, f"{architecture}: TensorFlow needs no other")
+    there = [name for name in INSTRUCTIONS if name in flags]
+    if NEEDED_INSTRUCTION not in there:
+        found = f"this CPU has no {NEEDED_INSTRUCTION}: importing TensorFlow ends with SIGILL"
+        remedy = "another machine, or a virtual one that passes the CPU's instructions on"
+        return Check("instructions", Verdict.BAD, found, remedy)
+    return Check("instructions", Verdict.GOOD, ", ".join(there))
+
+
+def _cpu_time(groups: str, top: Path) -> Check:
+    """Look for the limit that a container or a scheduler sets for the CPU time of its processes."""
+    count = len(os.sched_getaffinity(0))
+    limit = min(_cpu_limits(groups, top), default=float(count))
+    if limit >= count:
+        return Check("CPU time", Verdict.GOOD, f"not limited below {counted(count, 'CPU')}")
+    found = f"limited to {limit:.2g} of {counted(count, 'CPU')}, which programs do not see"
+    most = max(int(limit), 1)
+    remedy = f"a higher limit, or `--threads`: all workers together at most {most}"
+    return Check("CPU time", Verdict.DOUBTFUL, found, remedy)
+
+
+def _cpu_limits(groups: str, top: Path) -> Iterator[float]:
+    """Yield each limit of this process's control groups, in CPUs: of version 2, and of 1.
+
+    A group is limited by those that contain it, too; a container sees its own as the top one.
+    """
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        folder = top / "cpu" if controllers else top
+        inner = Path(path.lstrip("/"))
+        for one in (inner, *inner.parents):
+            with suppress(OSError, ValueError):  # not there, or "max"
+                if controllers:
+                    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+                    quota, period = (int((folder / one / name).read_text()) for name in names)
+                else:
+                    quota, period = map(int, (folder / one / "cpu.max").read_text().split())
+                if quota > 0:
+                    yield quota / period
 
 
 def _variables() -> Check:

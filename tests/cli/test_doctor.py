@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from mwmagic.cli import main
+from mwmagic.cli import doctor, main
 
 ROOM_FOR_NOTHING = """\
 mount -t tmpfs -o size=32m none /dev/shm && mount -t tmpfs -o ro none "$1" && cd "$1" &&
@@ -46,6 +46,50 @@ def test_slurm_can_be_used_only_if_its_controller_answers(
     assert (slurm["verdict"], slurm["found"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "architecture", "expected"),
+    [
+        ("flags\t\t: fpu sse4_2 avx avx2 fma\n", "x86_64", ("ok", "avx, avx2, fma")),
+        ("flags\t\t: fpu sse4_2\n", "x86_64", ("bad", "this CPU has no avx")),
+        ("Features\t: fp asimd\n", "aarch64", ("ok", "aarch64")),
+    ],
+)
+def test_a_cpu_that_tensorflow_was_not_built_for_is_found(cpuinfo, architecture, expected):
+    check = doctor._instructions(cpuinfo, architecture)
+    assert check.verdict.value == expected[0]
+    assert check.found.startswith(expected[1])
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        ("0::/a/b\n", {"a/cpu.max": "50000 100000", "a/b/cpu.max": "max 100000"}, 0.5),
+        ("0::/a\n", {"cpu.max": "25000 100000"}, 0.25),
+        (
+            "3:cpu,cpuacct:/a\n0::/\n",
+            {"cpu/a/cpu.cfs_quota_us": "20000", "cpu/a/cpu.cfs_period_us": "100000"},
+            0.2,
+        ),
+        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("2:memory:/a\n", {"memory/a/cpu.max": "1000 100000"}, None),
+        ("0::/a\n", {}, None),
+    ],
+    ids=["a group above", "in a container", "version 1", "no limit", "another controller", "none"],
+)
+def test_a_limit_of_cpu_time_that_programs_do_not_see_is_found(groups, files, limit, tmp_path):
+    for name, text in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    check = doctor._cpu_time(groups, tmp_path)
+    if limit is None:
+        assert check.found.startswith("not limited below ")
+    else:
+        assert check.verdict.value == "doubtful"
+        assert check.found.startswith(f"limited to {limit} of ")
+        assert check.remedy.endswith("all workers together at most 1")
+
+
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_two_real_workers_show_that_this_machine_is_sound(
@@ -56,6 +100,8 @@ def test_two_real_workers_show_that_this_machine_is_sound(
     out, err = capsys.readouterr()
     assert "ok       two workers: trained together" in out
     assert "ok       machine: " in out
+    assert "ok       instructions: " in out
+    assert "CPU time: " in out
     assert "ok       processes: pidfd and /proc can be used" in out
     assert "bad" not in out
     assert err == ""
