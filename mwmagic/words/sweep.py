@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from mwmagic.model.findings import Cause
 from mwmagic.model.status import RunState
 from mwmagic.model.values import counted
 
-from .alike import failure_lines
 from .failure import headline
 from .file import size_words
 from .table import (
@@ -121,7 +121,7 @@ def interrupted_words(one: TrialStatus) -> str:
 
 def findings(outcomes: Sequence[TrialStatus], metric: str) -> list[str]:
     """Say which trials failed alike, and which is best, or why none is."""
-    lines, over = failure_lines(outcomes, why_failed), all(one.state.over for one in outcomes)
+    lines, over = _failures(outcomes), all(one.state.over for one in outcomes)
     combinations = groups(outcomes, metric)
     if combinations:
         best, *others = combinations
@@ -326,6 +326,66 @@ def _counts(outcomes: Sequence[TrialStatus]) -> str:
     found = [(state, sum(one.state is state for one in outcomes)) for state in _ORDER]
     texts = [f"{number} {state.value}" for state, number in found if number]
     return f"{counted(len(outcomes), 'trial')}: {', '.join(texts)}"
+
+
+_VARYING = (
+    r"0x[0-9a-fA-F]+",
+    # Of `dense_1` and `(3, 4)`, not of `float32`, `10.0.0.1` or an exit code.
+    r"(?<!exited with code )(?<![A-Za-z\d.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![A-Za-z\d])(?!\.\d)",
+)
+"""What differs between failures that are alike, wherever it stands in their texts."""
+
+CHOICES_COUNT = 2
+"""How many different values are all shown; of more numbers the range is."""
+
+
+def _failures(outcomes: Sequence[TrialStatus]) -> list[str]:
+    """Return one line for each kind of failure, however many trials had it.
+
+    Two failures are alike if their texts are, or differ by numbers, addresses or the values that
+    their trials tried. An exit code is no such number: programs tell kinds of failure apart by it.
+    """
+    same: dict[str, list[TrialStatus]] = {}
+    for one in outcomes:
+        if one.state is TrialState.FAILED and one.facts is not None:
+            # The same error in any task of any trial.
+            text = re.sub(r"^\w+:\d+ ", "a task ", why_failed(one.facts))
+            same.setdefault(text, []).append(one)
+    alike: dict[tuple[str, ...], list[tuple[list[str], list[int]]]] = {}
+    for text, trials in same.items():
+        parts = _varying(trials[0]).split(text)
+        numbers = [one.trial.number for one in trials]
+        alike.setdefault(tuple(parts[::2]), []).append((parts[1::2], numbers))
+    return [_failure_line(fixed, found) for fixed, found in alike.items()]
+
+
+def _varying(one: TrialStatus) -> re.Pattern[str]:
+    """Return what may differ in another trial's text, with the texts that this one tried."""
+    tried = [re.escape(repr(text)) for text in one.trial.params.values() if isinstance(text, str)]
+    return re.compile(f"({'|'.join([*tried, *_VARYING])})")
+
+
+def _failure_line(fixed: Sequence[str], found: Sequence[tuple[list[str], list[int]]]) -> str:
+    trials = sorted(number for _, numbers in found for number in numbers)
+    gaps = [_choices(each) for each in zip(*(values for values, _ in found), strict=True)]
+    text = "".join(part for pair in zip(fixed, [*gaps, ""], strict=True) for part in pair)
+    if len(trials) == 1:
+        return f"trial {trials[0]} failed: {text}"
+    return f"{len(trials)} trials failed alike ({', '.join(map(str, trials))}): {text}"
+
+
+def _choices(values: Sequence[str]) -> str:
+    """Return what stands at one place of several texts: a range if it is one of numbers."""
+    different = [*dict.fromkeys(values)]
+    try:
+        different.sort(key=float)
+    except ValueError:  # a text, or an address
+        shown = different[: 1 if different[0].startswith("0x") else CHOICES_COUNT]
+        others = ["others"] if len(different) > len(shown) else []
+        return " or ".join([", ".join(shown), *others]) if others else " or ".join(shown)
+    if len(different) > CHOICES_COUNT:
+        return f"{different[0]} to {different[-1]}"
+    return " or ".join(different)
 
 
 HEADS = ("workers", "steps/s", "samples/s", "speed-up", "ideal", "efficiency", "runs")
