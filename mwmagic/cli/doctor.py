@@ -131,8 +131,8 @@ def _checks(*, run: bool) -> Iterator[Check]:
     yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - only looked at
     yield _open_files()
     yield _processes()
-    yield _instructions(Path("/proc/cpuinfo").read_text(), platform.machine())
-    yield _cpu_time(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup"))
+    yield _instructions(_text("/proc/cpuinfo"), platform.machine())
+    yield _cpu_time(_text("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     yield _variables()
     yield from _engines()
     if run:
@@ -209,11 +209,22 @@ def _processes() -> Check:
     return Check("processes", Verdict.GOOD, "pidfd and /proc can be used")
 
 
+def _text(path: str) -> str:
+    """Return what a file of the kernel's says; nothing if this kernel has none."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
 def _instructions(cpuinfo: str, architecture: str) -> Check:
     """Look for what TensorFlow's wheels are built with, and for what makes it fast."""
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "").split()
-    if architecture != "x86_64" or not flags:
-        return Check("instructions", Verdict.GOOD, f"{architecture}: TensorFlow needs no other")
+    if architecture != "x86_64":
+        found = f"TensorFlow needs none beyond those of every {architecture}"
+        return Check("instructions", Verdict.GOOD, found)
+    if not flags:
+        return Check("instructions", Verdict.ABSENT, "/proc/cpuinfo does not list the CPU's")
     there = [name for name in INSTRUCTIONS if name in flags]
     if NEEDED_INSTRUCTION not in there:
         found = f"this CPU has no {NEEDED_INSTRUCTION}: importing TensorFlow ends with SIGILL"

@@ -51,13 +51,18 @@ def test_slurm_can_be_used_only_if_its_controller_answers(
     [
         ("flags\t\t: fpu sse4_2 avx avx2 fma\n", "x86_64", ("ok", "avx, avx2, fma")),
         ("flags\t\t: fpu sse4_2\n", "x86_64", ("bad", "this CPU has no avx")),
-        ("Features\t: fp asimd\n", "aarch64", ("ok", "aarch64")),
+        ("Features\t: fp asimd\n", "aarch64", ("ok", "TensorFlow needs none beyond those of")),
+        ("", "x86_64", ("absent", "/proc/cpuinfo does not list")),
     ],
 )
 def test_a_cpu_that_tensorflow_was_not_built_for_is_found(cpuinfo, architecture, expected):
     check = doctor._instructions(cpuinfo, architecture)
     assert check.verdict.value == expected[0]
     assert check.found.startswith(expected[1])
+
+
+def test_a_kernel_without_a_file_is_looked_at_all_the_same(tmp_path):
+    assert doctor._text(str(tmp_path / "cgroup")) == ""
 
 
 @pytest.mark.parametrize(
@@ -73,8 +78,12 @@ def test_a_cpu_that_tensorflow_was_not_built_for_is_found(cpuinfo, architecture,
         ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
         ("2:memory:/a\n", {"memory/a/cpu.max": "1000 100000"}, None),
         ("0::/a\n", {}, None),
+        ("", {}, None),
     ],
-    ids=["a group above", "in a container", "version 1", "no limit", "another controller", "none"],
+    ids=[
+        *("a group above", "in a container", "version 1", "no limit", "another controller"),
+        *("no file", "no groups"),
+    ],
 )
 def test_a_limit_of_cpu_time_that_programs_do_not_see_is_found(groups, files, limit, tmp_path):
     for name, text in files.items():
