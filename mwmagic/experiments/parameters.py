@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import BadArguments
 from mwmagic.model.option import meant
+from mwmagic.model.values import NOT_FINITE
 from mwmagic.model.variables import PARAMETER
 
 from .forms import (
@@ -273,8 +274,8 @@ def _cast(one: Parameter, text: str) -> Any:  # noqa: ANN401 - any literal
         return text
 
 
-_NOT_FINITE = ("inf", "-inf", "infinity", "-infinity", "nan")
-"""How such numbers are typed, and how a record spells them."""
+_NOT_FINITE = {"inf", "-inf", *map(str.lower, NOT_FINITE)}
+"""How such numbers are typed, and how a record spells them, in lower case."""
 
 _SPELLED = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
