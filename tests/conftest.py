@@ -6,7 +6,6 @@ import gc
 import os
 import tempfile
 from contextlib import ExitStack
-from itertools import zip_longest
 
 import pytest
 from nursery import Nursery
@@ -19,31 +18,25 @@ LONGEST = (
     "test_sharing.py",
     "test_dashboard.py",
     "test_keras_numbers.py",
-    "test_guide.py",
-    "test_magics_kernel.py",
     "test_keras_devices.py",
-    "test_same_imports.py",
+    "test_magics_kernel.py",
 )
 """The files that take minutes."""
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with what takes long, so that no process is left with it at the end.
+    """Begin with what takes long, so that no process is left with it at the end."""
 
-    Files that compute with TensorFlow alternate with slow ones, most of which wait: neither do all
-    processes compete for the CPUs, nor do all of them wait.
-    """
-    marks = {}
+    def rank(item):
+        if item.path.name in LONGEST:
+            return LONGEST.index(item.path.name)
+        marks = {mark for mark in ("tensorflow", "slow") if mark in slowest[item.path]}
+        return len(LONGEST) + 2 - len(marks)
+
+    slowest = {}
     for item in items:
-        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    longest = [path for name in LONGEST for path in marks if path.name == name]
-    others = [path for path in marks if path not in longest]
-    computing = [path for path in others if "tensorflow" in marks[path]]
-    waiting = [path for path in others if "slow" in marks[path] and path not in computing]
-    alternating = [path for pair in zip_longest(computing, waiting) for path in pair if path]
-    order = dict.fromkeys([*longest, *alternating, *others])  # at the end, the fast ones
-    places = {path: place for place, path in enumerate(order)}
-    items.sort(key=lambda item: places[item.path])
+        slowest.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    items.sort(key=rank)
 
 
 def pytest_collection_finish():
