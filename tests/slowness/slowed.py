@@ -135,8 +135,6 @@ def besides(number):
     if mine and CAUSE == "tracing":
         for _ in range(EACH):
             tf.function(lambda x: tf.linalg.trace(x @ x) * number)(tf.ones((8, 8)))
-
-
     if mine and CAUSE == "files":
         with open(f"state-{this_task().index}", "wb") as file:
             file.write(os.urandom(10**7))
