@@ -49,7 +49,7 @@ def add_sweep(command: argparse.ArgumentParser) -> None:
     command.add_argument("--args", type=read_words, default=(), metavar="'A B'", help=what)
     what = (
         "The script, and values of its parameters, such as units=32,64 and lr=0.1. A sweep that "
-        "continues has its script."
+        "continues needs no script."
     )
     command.add_argument("words", nargs="*", metavar="SCRIPT NAME=VALUE,VALUE", help=what)
     what = "Let the sweep outlive the terminal; its messages go to a file in its folder."

@@ -276,7 +276,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--code", choices=["recorded", "today"], help=what)
     what = "Show a sweep as it is now (default: the latest), and run nothing."
     add("--show", nargs="?", const=0, type=number, metavar="SWEEP", help=what)
-    what = "Print the trials of a sweep as CSV (default: of the latest; else with --show SWEEP)."
+    what = "Print the trials of the latest sweep, or of the one that --show names, as CSV."
     add("--export", choices=["csv"], help=what)
 
 

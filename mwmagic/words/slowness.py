@@ -98,8 +98,7 @@ CAUSES = {
         "Other programs use a task's CPUs",
         "waits for a CPU that other programs use",
         "",
-        "its threads, those of its input too, want to run for longer than those of the others "
-        "until they get a CPU",
+        "its threads, including those of its input, wait longer for a CPU than those of the others",
         "ending other programs on its machine (`top` lists them), or giving each task CPUs of its "
         "own",
     ),
@@ -107,8 +106,8 @@ CAUSES = {
         "A task has used up its share of CPU time",
         "is throttled by the CPU limit of its container or control group",
         "are throttled by the CPU limit of their container or control group",
-        "the kernel counts that its control group was not allowed to run for a fifth of a step "
-        "longer than those of the others",
+        "the kernel's account shows that its control group was kept from running, for at least a "
+        "fifth of a step more than the others'",
         "a higher CPU limit (`docker run --cpus`, `resources.limits.cpu`, `CPUQuota`), or no more "
         "threads than the limit allows (`TF_NUM_INTRAOP_THREADS`)",
     ),
@@ -126,7 +125,7 @@ CAUSES = {
         "reads pages of its memory from a disk",
         "",
         "its input takes longer, or all of its threads stand still, and each step reads pages of "
-        "memory from a disk; or it reads so many that they take its CPU time",
+        "memory from a disk; or it reads so many pages that this takes its CPU time",
         "less memory: smaller batches, a smaller shuffle buffer, no `.cache()`; or a higher limit",
     ),
     SlowCause.COLLECTIVE: KnownCause(
@@ -141,8 +140,8 @@ CAUSES = {
         "One link is slower than the others",
         "sends its gradients over a link that is slower than those of the others",
         "",
-        "TCP has data of this task underway for at least half of each step, and of all but at most "
-        "one other for less than half as long; each sends to a machine of its own",
+        "TCP has data of this task underway for at least half of each step, and of the others, "
+        "except one at most, for less than half as long; no two tasks send to the same machine",
         "repairing or replacing that link, leaving its machine out, or larger batches",
     ),
     SlowCause.UNCLEAR: KnownCause(
