@@ -107,6 +107,12 @@ class Page:
             assert time.monotonic() < end, f"not in {PATIENCE} s"
             self.page.wait_for_timeout(20)
 
+    def box(self, element):
+        """Return where an element is, once it is drawn."""
+        found = []
+        self.until(lambda: found.append(element.bounding_box()) or found[-1])
+        return found[-1]
+
     def drawn(self):
         """Wait until the points that were sent are drawn."""
         self.until(lambda: self.charts().first.locator("svg path").count() > 1)
@@ -270,11 +276,11 @@ def test_what_stands_around_a_chart_is_whole_and_together(opened):
     page.send()
     page.points([[0, 1, "loss", step, 1 / step] for step in range(1, 1004)])
     chart = page.charts().first
-    plot = chart.locator(".mw-plot").bounding_box()
-    label = chart.get_by_text("1000", exact=True).bounding_box()
+    plot = page.box(chart.locator(".mw-plot"))
+    label = page.box(chart.get_by_text("1000", exact=True))
     assert label["x"] + label["width"] <= plot["x"] + plot["width"]
     files = [chart.get_by_role("button", name=f"{kind} file of") for kind in ("SVG", "CSV")]
-    assert len({one.bounding_box()["y"] for one in files}) == 1
+    assert len({page.box(one)["y"] for one in files}) == 1
 
 
 def test_a_tooltip_of_many_values_stays_within_its_chart(opened):
