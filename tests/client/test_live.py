@@ -636,6 +636,12 @@ def test_the_end_of_a_session_is_that_of_its_interpreters(ended):
     assert ended(OPEN, Live.close) == WHOLE
 
 
+def test_sigterm_that_does_not_wake_the_main_thread_ends_a_session_whole(ended):
+    """It arrives on another thread here; otherwise, just before the main thread begins to wait."""
+    elsewhere = "_ = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})"
+    assert ended(f"{OPEN}\n{elsewhere}", Live.close) == WHOLE
+
+
 def test_an_interpreter_that_is_terminated_from_outside_ends_whole(ended):
     def terminated(live):
         os.kill(pid_of(live.process, "worker:1"), signal.SIGTERM)

@@ -59,6 +59,9 @@ __all__ = ["ask", "place", "serve", "stay"]
 RAISED_CHARACTERS = 4_000
 """The most of an exception's text that an answer holds."""
 
+WAIT_SECONDS = 1.0
+"""How long SIGTERM may go unnoticed between two cells."""
+
 KIND_CHARACTERS = 200
 """The most of the name of its type."""
 
@@ -189,7 +192,13 @@ class _Loop:
 
     def _next_order(self) -> dict[str, Any] | None:
         """Return what to do next, or None at the end of the line or after SIGTERM."""
-        return None if self.terminated else self._orders.get()
+        # CPython calls a handler on the main thread, between two bytecodes. A signal that comes
+        # after the last of them, but before the wait has begun, does not end the wait, nor does
+        # one that the kernel gave to another thread: so no wait is long.
+        while not self.terminated:
+            with suppress(queue.Empty):
+                return self._orders.get(timeout=WAIT_SECONDS)
+        return None
 
     def _await_sigterm(self) -> None:
         """Have SIGTERM end the loop, and with it the interpreter, unless the user handles it.
