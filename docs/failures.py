@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mwmagic.diagnosis.known import CLASSES
 from mwmagic.diagnosis.table import KNOWN, REMARKS, STALLS
 from mwmagic.model.findings import Position, Symptom, Whereabouts
 from mwmagic.words.failure import sentence
@@ -21,21 +22,25 @@ if TYPE_CHECKING:
 _HEAD = """\
 # Known failures
 
-Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test keeps it current.
 When a run fails, stalls or does something unintended, mwmagic looks for the signs below in the
-exception and at the end of the log, where `...` stands for what varies. Signs in *italics* are what
-mwmagic itself observes of the processes. Each sign was provoked with the installed TensorFlow.
+exception and at the end of the log; in a sign, `...` stands for the part that varies. Signs
+in *italics* are what mwmagic itself observes of the processes. Each sign was provoked with the installed TensorFlow.
 
-A run fails a notebook where `%mw_wait` waits for it. Let every notebook that nbclient, nbconvert,
-papermill or nbval executes end with `%mw_wait`: otherwise the run is stopped when the kernel ends,
-and neither that nor a failure is an error.
+A failed run is an error in the notebook only if a cell waits for the run, as `%mw_wait` does. End
+every notebook that nbclient, nbconvert, papermill or nbval executes with `%mw_wait`: without it,
+the run is stopped when the kernel ends, and no failure is reported as an error.
+
+Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test keeps it current.
 """
 
 _INDEX = """\
 # Find a failure by what you see
 
-Made from the same table as [Known failures](failures.md), which says what each means and what to
-try. `mwmagic explain` looks a recorded run up in it by itself.
+Search this page for a part of your error message; `...` stands for the part that varies. Lines in
+*italics* are what mwmagic itself reports. Each links to its entry in [Known failures](failures.md),
+which says what it means and what to try. `mwmagic explain RUN` does all this for a recorded run.
+
+Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test keeps it current.
 """
 
 _PARTS = (
@@ -45,10 +50,14 @@ _PARTS = (
 )
 
 _AT = "main.py:7 in load"
+_PEER = "worker:0"
+_ADDRESS = "localhost:20001"
 _SINGLE = (Position("worker:1", Whereabouts.IN_USER_CODE, _AT),)
 _SEVERAL = (Position("worker:0", Whereabouts.IN_FRAMEWORK, "main.py:9 in train"), *_SINGLE)
 _POSITIONS = {Symptom.KEEPS_OTHERS_WAITING: _SINGLE, Symptom.DIFFERENT_PLACES: _SEVERAL}
 _GAP = re.compile(r"\{\w+\}")
+_ERRORS = {Symptom.LACKS_NAME: ": NameError: name 'images' is not defined"}
+"""How a symptom's sentence continues with the error that shows it."""
 
 
 def _observed(finding: Finding) -> str:
@@ -57,23 +66,32 @@ def _observed(finding: Finding) -> str:
     example = replace(
         finding,
         task="" if positions else "worker:1",
-        peer="worker:0",
+        peer=_PEER,
         at=_AT,
-        address="localhost:20001",
+        address=_ADDRESS,
+        code=1 if finding.code is None else finding.code,
+        seconds=40.0,
         host="localhost",
         detail=os.strerror(finding.errno) if finding.errno else None,
         positions=positions,
     )
-    return f"- *{sentence(example)}*"
+    return f"- *{sentence(example)}{_ERRORS.get(finding.symptom, '')}*"
 
 
 def _quoted(sign: str) -> str:
+    for classes in CLASSES:
+        sign = sign.replace(classes, "...")
     return f"- `{sign}`" if "`" not in sign else f"- `` {sign} ``"
+
+
+def _filled(text: str) -> str:
+    """Fill the gaps of a text with what the example of `_observed` has."""
+    return _GAP.sub("`...`", text.replace("{peer}", _PEER).replace("{address}", _ADDRESS))
 
 
 def _entry(known: KnownFailure) -> str:
     signs = "\n".join([*map(_observed, known.symptoms), *map(_quoted, known.signs)])
-    meaning, remedy = (_GAP.sub("`...`", text) for text in (known.meaning, known.remedy))
+    meaning, remedy = map(_filled, (known.meaning, known.remedy))
     return f"### {known.title}\n\n{signs}\n\n{meaning}\n\nTry: {remedy}. [More]({known.link})\n"
 
 

@@ -74,9 +74,18 @@ HABITS = re.compile(
     r"|\btells (?:it|what|which|that|of|why|whether|where|how)\b"
     r"|\b(?:go|goes|going|went) on\b"  # continue
     r"|(?<![`.\w])processors?\b(?!`)"  # CPUs
+    r"|\b(?:is|are|was|were) said\b"  # reported, or a line says so
+    r"|\bas by hand\b"  # as without mwmagic
+    r"|\bmend(?:s|ed|ing)?\b"  # fix
     r"|(?<=[.!?] )(?:Where|What|Of)\b[^.?!]*[.!;,]"  # if, when, or a noun
 )
 """What reads as translated in a sentence."""
+
+OPENING = re.compile(
+    r"(?:^|(?<=[.!?:] ))[^\w`\[]*"
+    r"(?:Of|Beside|Besides|Behind|Beyond|What|Where)\b[^?]*?[.!;:](?= |$)"
+)
+"""A sentence of a page that opens with a preposition, or with a question that it does not ask."""
 
 
 @cache
@@ -151,6 +160,13 @@ def sentences(path):
 def test_no_sentence_has_a_habit_of_another_language(path):
     said = [" ".join(one.split()) for one in sentences(path) if " " in one]
     assert not [f"{m.group()!r} in: {one}" for one in said for m in HABITS.finditer(one)]
+
+
+@pytest.mark.parametrize("path", [one for one in PAGES if one.parent.name != "reference"], ids=name)
+def test_no_sentence_of_a_page_makes_its_reader_wait_for_its_subject(path):
+    """Pages of the reference are made of phrases, such as "Where to put it"."""
+    said = [" ".join(one.split()) for one in sentences(path) if " " in one]
+    assert not [m.group() for one in said for m in OPENING.finditer(one)]
 
 
 COUNTED = re.compile(

@@ -117,6 +117,19 @@ def catches(pid: int, number: int) -> bool:
     return bool((caught & ~blocked) >> (number - 1) & 1)
 
 
+# pause(2), which a signal's handler ends and Python does not begin again, is a call of its own on
+# x86-64 and poll(2) of nothing elsewhere; sigsuspend(2) follows.
+_WAITS_FOR_SIGNALS = {
+    "x86_64": (b"34 ", b"130 "),
+    "aarch64": (b"73 0x0 0x0 0x0 ", b"133 "),
+}.get(os.uname().machine, ())
+
+
+def waits_for_signals(pid: int) -> bool:
+    """Return whether a process's main thread waits until any signal is handled."""
+    return (contents(f"/proc/{pid}/syscall") or b"").startswith(_WAITS_FOR_SIGNALS)
+
+
 def has_open(pid: int, path: str) -> bool:
     """Return whether a process has a file open."""
     try:

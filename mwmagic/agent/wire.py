@@ -137,7 +137,8 @@ reached ``within`` some seconds. ``fetch`` asks for a piece of a file, ``put`` b
 asks which files are below a directory, and ``tell`` sends a packet to a worker on its line; what
 refuses it names the number of the ``cell`` that waits for it, or 0. ``ask`` sends a signal only to
 a process that catches it and has the ``file`` open which the right handler writes to, so that the
-signal cannot end the process. Pieces of files travel as `packed` text.
+signal cannot end the process, and to none that waits for any signal. Pieces of files travel as
+`packed` text.
 """
 
 EVENTS: dict[str, Fields] = {

@@ -10,7 +10,16 @@ import time
 from .family import HUNT_SECONDS, Reaper
 from .machine import Oom, transferred, usage
 from .process import Log, Process, Relay
-from .system import catches, clocks, has_open, number_of, reason_of, spawn, waiting_in
+from .system import (
+    catches,
+    clocks,
+    has_open,
+    number_of,
+    reason_of,
+    spawn,
+    waiting_in,
+    waits_for_signals,
+)
 from .wire import (
     COLD_MODULE,
     COLD_STOPPED,
@@ -214,12 +223,14 @@ class Workers:
         """Send a worker a signal if it is still there and its handler is known to be the right one.
 
         A handler lives as long as the program, and so does the file that it writes to. The file is
-        closed before another handler takes its place.
+        closed before another handler takes its place. A worker that waits for a signal is left
+        alone: this one would end its wait.
         """
         process = self.processes.get(command["process"])
         if process and process.pid and not process.exit:
             number, file = command["signal"], command["file"]
-            if not (catches(process.pid, number) and has_open(process.pid, file)):
+            answers = catches(process.pid, number) and has_open(process.pid, file)
+            if not answers or waits_for_signals(process.pid):
                 raise ValueError(f"{process.name} does not answer signal {number} in {file}")
             process.signal(number)
 

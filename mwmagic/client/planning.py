@@ -355,10 +355,15 @@ def _code(sweep: Sweep, given: argparse.Namespace) -> str:
         if given.code == "today" or given.retry:
             raise
         return recorded
+    changed = f"{plan.script} has changed since sweep {sweep.number} began"
     if today != recorded and not given.code and not given.retry:
         raise BadArguments(
-            f"{plan.script} has changed since sweep {sweep.number} began: add --code recorded to "
-            "run the other trials with the code of the first, or --code today with the file as it "
-            "is now"
+            f"{changed}: add --code recorded to run the other trials with the code of the first, "
+            "or --code today with the file as it is now"
+        )
+    if today != recorded and not given.code and (others := sweep.left()):
+        raise BadArguments(
+            f"{changed}, and {counted(len(others), 'other trial')} would run with it too: add "
+            "--code today for that, or run them with --resume --code recorded first"
         )
     return today

@@ -38,7 +38,7 @@ MEASURED_SECONDS = 3.0
 """How long a program trains at least, however fast its steps are."""
 
 SILENT_LOOKS_COUNT = 120
-"""After how many looks without a step it is said that none is reported: a minute."""
+"""After how many looks without a step a line says that none is reported: a minute."""
 
 ENOUGH = "enough steps"
 

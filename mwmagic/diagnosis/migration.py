@@ -121,12 +121,14 @@ def _removed(
     *signs: str,
     legacy: bool = True,
     edit: tuple[str, str] | None = None,
+    words: str = "",
 ) -> KnownFailure:
-    """Return the entry of something that Keras 3 no longer has."""
+    """Return the entry of something that Keras 3 no longer has, which words may describe."""
+    words = words or f"`{what}`"
     return KnownFailure(
         f"keras-3-{what}",
-        f"`{what}`",
-        f"Keras 3 no longer has `{what}`.",
+        words[0].upper() + words[1:],
+        f"Keras 3 no longer has {words}.",
         instead,
         _MIGRATING,
         signs=signs,
@@ -353,10 +355,11 @@ REMOVED = (
         "No module named 'tensorflow.keras.layers.experimental",
     ),
     _removed(
-        "keras.layers.core and the like",
+        "keras.layers.core",
         "import the layer from `keras.layers`",
         "No module named 'keras.layers.",
         legacy=False,
+        words="the modules of `keras.layers`, such as `keras.layers.core`",
     ),
     _removed(
         "keras.engine",
@@ -460,12 +463,13 @@ REMOVED = (
         "keras' has no attribute 'experimental'",
     ),
     _removed(
-        "keras.backend.{0}",
+        "keras.backend",
         "use `keras.ops` or TensorFlow's own operation; there are no sessions, and `training=` "
         "takes the place of the learning phase",
         "keras.backend' has no attribute '...'",
         "No module named 'keras.backend.tensorflow_backend'",
         legacy=False,
+        words="most of `keras.backend`",
     ),
     _removed(
         "relu(alpha=...)",

@@ -77,7 +77,7 @@ KNOWN = (
         "other-resolver",
         "A cluster resolver of another environment",
         "The code's `cluster_resolver` asks Slurm, Kubernetes, Google's Compute Engine or "
-        "SageMaker for the tasks. They are mwmagic's, which are in TF_CONFIG.",
+        "SageMaker for the tasks. But mwmagic started these tasks, and TF_CONFIG lists them.",
         "leave out the `cluster_resolver`, or use `TFConfigClusterResolver()`",
         "https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver/TFConfigClusterResolver",
         signs=(
@@ -175,9 +175,8 @@ KNOWN = (
     KnownFailure(
         "collective-timeout",
         "A task that comes too late to a collective",
-        "The code gives collectives a time limit, and before it had passed not every task had come "
-        "to this one.",
-        "let every task do what takes long, or none; or set a larger "
+        "The code gives collectives a time limit, and not every task reached this one in time.",
+        "let every task do the slow work, or none; or set a larger "
         "`CommunicationOptions(timeout_seconds=...)`, or none",
         "https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions",
         signs=(
@@ -387,8 +386,8 @@ KNOWN = (
     KnownFailure(
         "debugger",
         "A debugger ended a worker's program",
-        "Its command `q` did, or nobody could give it commands: that takes a notebook that is open "
-        "in a page, and `%mw_wait` there.",
+        "The debugger's command `q` ended it, or nobody could type a command: for that, the "
+        "notebook must be open in a page, while `%mw_wait` waits there.",
         "type `c` in the debugger to continue; without a page, print what you want to know",
         "https://docs.python.org/3/library/pdb.html",
         signs=("BdbQuit",),
@@ -415,8 +414,8 @@ KNOWN = (
     KnownFailure(
         "cut-off",
         "A machine was cut off",
-        "For that long the machine answered nothing, not even mwmagic's own agent there: its "
-        "network was interrupted or loses packets, or the machine itself hung. The tasks gave each "
+        "For that long nothing on the machine answered, not even mwmagic's own agent: its network "
+        "was interrupted or loses packets, or the machine itself hung. So the tasks gave each "
         "other up.",
         "look at the network between the machines (`ping`, `ip -s link`), and at the load of this "
         "one",
@@ -487,8 +486,8 @@ KNOWN = (
     KnownFailure(
         "agent-lost",
         "The agent is gone",
-        "The process that starts the workers on a machine ended, or the machine did, and its "
-        "workers with it. Batch systems do this when the time or memory limit is reached.",
+        "The process that starts the workers on a machine ended, or the machine went down, and its "
+        "workers ended with it. Batch systems do this when a limit of time or memory is reached.",
         "look into `dmesg` and the batch system's log",
         "https://man7.org/linux/man-pages/man7/signal.7.html",
         symptoms=(Finding(Symptom.AGENT_LOST),),
@@ -497,10 +496,10 @@ KNOWN = (
     KnownFailure(
         "host-lost",
         "A machine is gone",
-        "The machine no longer answers, or its connection ended, and all workers there with it: it "
+        "The machine no longer answers, or its connection ended, so all its workers are lost: it "
         "was preempted, switched off or cut off from the network, or its job ran out of time.",
-        "look whether the machine is up and can be reached, and what its scheduler, if it has one, "
-        "has recorded of it and the job",
+        "check whether the machine is up and can be reached, and what its scheduler, if it has "
+        "one, has recorded about it and the job",
         "https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#fault_tolerance",
         symptoms=(Finding(Symptom.HOST_LOST),),
         choices=(

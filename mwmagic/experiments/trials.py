@@ -171,7 +171,7 @@ _LATER = (
 
 
 LEAST_ENDED_COUNT = 3
-"""After how many trials it is said how long the others will take."""
+"""After how many trials a line estimates how long the others will take."""
 
 
 def seconds_left(outcomes: Iterable[TrialStatus], since: float, now: float) -> float | None:
@@ -201,7 +201,7 @@ def seconds_left(outcomes: Iterable[TrialStatus], since: float, now: float) -> f
 
 
 LEAST_RESULTS_COUNT = 7
-"""From how many results on it is said which parameter matters most: fewer are alike by chance."""
+"""How many results show which parameter matters most: fewer are alike by chance."""
 
 EXPLAINED_RATIO = 0.5
 """The least part of the results' variance that the parameter must explain, and twice the next's."""

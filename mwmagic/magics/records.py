@@ -277,7 +277,7 @@ def _script(session: Session, given: Namespace) -> Path:
     if len(given.runs) > 1:
         raise BadArguments(f"a script repeats one run: leave out {given.runs[1]}")
     record = session.record(given.runs[0] if given.runs else None)
-    script = record.status.script or "main.py"  # of a record that is gone, as is said below
+    script = record.status.script or "main.py"  # the record is gone, as a line below says
     name = Path(script).with_suffix(_SUFFIXES[given.kind]).name
     file = OutputFile(given.file or name, overwrite=given.overwrite)
     if given.kind == LIVE:

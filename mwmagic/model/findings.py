@@ -86,6 +86,7 @@ class Symptom(str, Enum):
     JOB_ENDS = "job-ends"
     LOG_UNWRITTEN = "log-unwritten"
     LOG_CUT = "log-cut"
+    HOST_UNUSED = "host-unused"
     IMPORTED_LONG = "imported-long"
     LEFT_OUT = "left-out"
     COLD_VARIABLE = "cold-variable"

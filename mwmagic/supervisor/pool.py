@@ -23,6 +23,7 @@ from mwmagic.engines.link import within
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
 from mwmagic.model.cluster import CHIEF, ClusterSpec
+from mwmagic.model.findings import Finding, Remark, Symptom
 from mwmagic.model.machine import Fetch, Placing, spread
 from mwmagic.model.values import counted
 
@@ -135,6 +136,7 @@ class MachinePool:
         self._of: dict[Task, Node] = {}
         self._avoid: set[str] = set()
         self._missed: frozenset[str] = frozenset()  # those that could not be reached just now
+        self._unused: dict[str, Remark] = {}
         self._blocked: Counter[str] = Counter()  # how often they could not connect to others
         self._confirmed = 0.0  # when they were last asked whether they are there
         self._fenced = 0.0  # when nothing runs any more on the machines that fell silent
@@ -163,6 +165,11 @@ class MachinePool:
     def machines(self) -> tuple[MachineStatus, ...]:
         """The machines as they are now."""
         return tuple(node.status for node in self._nodes)
+
+    @property
+    def unused(self) -> tuple[Remark, ...]:
+        """What kept machines from being used in place of lost ones."""
+        return tuple(self._unused.values())
 
     @property
     def shares(self) -> dict[str, dict[str, str]]:
@@ -347,6 +354,11 @@ class MachinePool:
             if isinstance(one, BaseException)
         }
         self._missed = frozenset(failed)
+        for name in self._missed - self._avoid if self.settled else ():
+            found = Finding(Symptom.HOST_UNUSED, host=name, detail=str(failed[name]))
+            self._unused[name] = Remark(finding=found)
+        for host in have:
+            self._unused.pop(host.name, None)
         self._avoid |= self._missed
         if failed:
             raise _together(list(failed.values()))

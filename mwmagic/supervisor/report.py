@@ -103,6 +103,7 @@ class RunReport:
         self._started = time.time()
         self._ended: float | None = None
         self._remarks: tuple[Remark, ...] = ()
+        self._refusals: tuple[Remark, ...] = ()
         self._warned: list[Remark] = []
         self._hosts: tuple[HostStatus, ...] = ()
         self._events: LiveEvents | None = None
@@ -191,7 +192,7 @@ class RunReport:
             hosts=self._hosts,
             cause=self.cause,
             trouble=self._directory.trouble,
-            remarks=(*notices, *self._remarks, *self._limits()),
+            remarks=(*notices, *self._remarks, *self._limits(), *self._unused()),
             faults=tuple(self._faults),
             outcome=gang.outcome,
             **parts,
@@ -205,6 +206,12 @@ class RunReport:
                 self._warned.append(remark)
                 self.note("limit", **remark.as_json())
         return near
+
+    def _unused(self) -> tuple[Remark, ...]:
+        """Return which machines restarts of this run could not use."""
+        if not self.over and self._gang.restarts:
+            self._refusals = self._pool.unused
+        return self._refusals
 
     def _look_at_hosts(self) -> None:
         """Note the hosts as they are now, unless the run is over or they are being replaced."""

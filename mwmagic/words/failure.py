@@ -162,6 +162,9 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         f"may have printed more than {f.detail or 'its log'} holds: its last lines may be missing, "
         f"as the agent on {f.host or 'this machine'} was lost"
     ),
+    Symptom.HOST_UNUSED: lambda f: (
+        f"a restart could not use {f.host or 'a machine'}: {f.detail or 'it did not answer'}"
+    ),
     Symptom.COLD_VARIABLE: lambda f: _cold(
         f"the warm process did its imports with another value of {f.detail or '...'}"
     ),
@@ -378,8 +381,9 @@ _WHEREABOUTS = {
     Whereabouts.STOPPED: "is stopped by a signal (SIGSTOP); SIGCONT resumes it",
     Whereabouts.NO_ANSWER: "does not answer (in an uninterruptible system call?)",
     Whereabouts.NOT_BEGUN: "is only starting, and runs none of your code yet",
-    Whereabouts.NO_HANDLER: "cannot be asked where it is: it is only starting, became another "
-    "program (os.exec), blocks or handles all signals, or closed all files",
+    Whereabouts.NO_HANDLER: "cannot be asked where it is: it is only starting, waits for a "
+    "signal (signal.pause), became another program (os.exec), blocks or handles all signals, or "
+    "closed all files",
     Whereabouts.NO_USER_CODE: "runs none of your code",
     Whereabouts.IN_FRAMEWORK: "waits inside an operation of the framework, at {at}",
     Whereabouts.IN_USER_CODE: "is at {at}, in Python code rather than in the framework",

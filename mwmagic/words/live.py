@@ -1,4 +1,4 @@
-"""What is said of live cells."""
+"""Live cells in words."""
 
 from __future__ import annotations
 

@@ -539,7 +539,7 @@ def clock(seconds: float) -> str:
 _ADVICE = "end the notebook with `%mw_wait`"
 
 ENDS_WITH_KERNEL = f"The run is stopped when the kernel ends; {_ADVICE}, which waits for the run."
-"""What is said of a run that is going, as long as no page shows it."""
+"""How a run that is going is described as long as no page shows it."""
 
 
 def exit_notice(run: RunStatus) -> str:

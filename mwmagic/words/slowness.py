@@ -1,6 +1,6 @@
 """What makes training slow: what is known about each cause, and a verdict in a sentence.
 
-How long memory will last is said here too.
+Another sentence says how long memory will last.
 """
 
 from __future__ import annotations

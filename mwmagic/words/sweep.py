@@ -1,4 +1,4 @@
-"""What is said of a sweep and of a scaling study: how trials begin and end, and what was found."""
+"""Sweeps and scaling studies in words: how trials begin and end, and what was found."""
 
 from __future__ import annotations
 
@@ -529,5 +529,5 @@ def _unmeasured(plan: ScalingPlan, one: TrialStatus, speed: Speed | None) -> str
 
 
 def scaling_lines(found: Study) -> list[str]:
-    """Return the table and what is said of it as lines of text."""
+    """Return the table and the sentences about it as lines of text."""
     return [*aligned(scaling_cells(found)), scaling_words(found), *scaling_notes(found)]

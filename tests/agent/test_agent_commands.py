@@ -15,6 +15,7 @@ from speaker import PYTHON, gone
 import mwmagic
 from mwmagic.agent import agent as module
 from mwmagic.agent.machine import Oom
+from mwmagic.agent.system import waits_for_signals
 from mwmagic.agent.wire import packed
 from mwmagic.model import messages
 
@@ -266,6 +267,11 @@ def test_a_signal_that_asks_something_ends_nothing(agent):
         agent.says(name, "ready")
         agent.say("ask", process=name, **ask)
         agent.wait("refused", command="ask", process=name)
+    agent.start("f", code.replace("while not caught", "signal.pause()\n        while not caught"))
+    pid = agent.wait("started", process="f")["pid"]
+    agent.until(lambda: waits_for_signals(pid))
+    agent.say("ask", process="f", **ask)
+    agent.wait("refused", command="ask", process="f")
     agent.say("ask", process="gone", **ask)
     agent.say("ping", n=1, until=None)
     agent.wait("pong")

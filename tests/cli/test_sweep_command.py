@@ -100,6 +100,25 @@ def test_a_sweep_tries_all_explains_failures_and_says_what_is_best(folder):
 
 
 @pytest.mark.slow
+def test_failed_trials_alone_run_again_with_other_code_unasked(folder):
+    (folder / "hold").touch()
+    process = begun(folder, "main.py", "units=13,2,3")
+    eventually(lambda: len(runs(folder)) == 2, "second trial")
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    (folder / "hold").unlink()
+    (folder / "main.py").write_text(PROGRAM.replace("units == 13", "units == 14"))
+    code, text = sweep(folder, "--resume", "--retry", "failed")
+    assert code == 2, text
+    assert "since sweep 1 began, and 2 other trials would run with it too" in text
+    assert "add --code today" in text
+    assert sweep(folder, "--resume", "--code", "recorded")[0] == 1
+    code, text = sweep(folder, "--resume", "--retry", "failed")
+    assert code == 0, text
+    assert finished(folder) == {f"1/{one}": 1 for one in range(1, 4)}
+
+
+@pytest.mark.slow
 def test_a_trial_gets_the_values_that_were_typed(folder):
     (folder / "main.py").write_text('lr = 0.5\nname = "a"\nany = None\nprint((lr, name, any))\n')
     names = ["'q'", "NaN", "x y", "None"]

@@ -20,12 +20,18 @@ def apart():
     return matrix.Round("apart", "plain", 2, spare=True, patience=6.0, cold=True, faults=[cut])
 
 
+def lossy():
+    """Return a round in which the leader's host loses a fifth of all packets."""
+    loss = matrix.Fault("loss", "step", victim=0, step=10, seconds=12.0, degree=0.2)
+    return matrix.Round("lossy", "plain", 2, spare=True, patience=2.0, cold=True, faults=[loss])
+
+
 @pytest.mark.parametrize("engine", ROUNDS)
 def test_a_disturbed_training_ends_as_an_undisturbed_one(engine):
     with matrix.ready(engine) as (place, folder):
         kinds = matrix.happening(place)
         rounds = [matrix.Round.drawn(f"ci-{number}", kinds) for number in ROUNDS[engine]]
-        for one in [*rounds, *([apart()] if engine == "ssh" else [])]:
+        for one in [*rounds, *([apart(), lossy()] if engine == "ssh" else [])]:
             one.patience, one.steps = max(one.patience, 6.0), min(one.steps, 25)
             matrix.played(place, folder, one)
             assert not one.wrong, (one.words(), one.wrong)

@@ -28,7 +28,7 @@ from accidents import (
 )
 from network import AHEAD_SECONDS
 from processes import alive, command, eventually, labelled, parent, running
-from pythons import elsewhere, program
+from pythons import elsewhere, on, program
 from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster
@@ -432,6 +432,22 @@ def test_a_run_goes_on_after_an_accident(lab, cluster, accident, symptoms):
     assert told.finding.symptom in symptoms
     assert accident is not agent or told.cut == ["worker:1"]
     assert (told.hosts["struck"] in told.hosts["after"].values()) == (accident is worker)
+    one.close()
+    gone(lab)
+
+
+def test_a_restart_that_cannot_use_a_host_does_not_hide_the_first_failure(lab, cluster):
+    """A host is cut off, and the only spare one has no Python."""
+    python = program(lab.folder, on(lab.hosts[2], "exec /no/python"))
+    given = {"engine": "ssh", "hosts": lab.names, "scheduler": ["-F", str(lab.config)]}
+    one = cluster(2, restarts=1, lease=LEASE_SECONDS, python=python, **given)
+    told = had(one, lab.hosts, link)
+    assert told.finding.symptom in LOST
+    assert told.finding.host == told.hosts["struck"] == lab.names[1]
+    assert set(told.hosts["after"].values()) == {lab.names[0]}
+    [unused] = [one for one in told.remarks if one.symptom is Symptom.HOST_UNUSED]
+    assert unused.host == lab.names[2]
+    assert "/no/python: not found" in unused.detail
     one.close()
     gone(lab)
 

@@ -314,9 +314,17 @@ def worlds(draw):
     )
 
 
-@settings(
-    deadline=None, max_examples=600, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+
+
+@settings(PATIENT, max_examples=30)
+@given(worlds())
+def test_a_gang_keeps_its_promises(world):
+    event(world.run().value)
+
+
+@pytest.mark.slow
+@settings(PATIENT, max_examples=600)
 @given(worlds())
 def test_a_gang_keeps_its_promises_whatever_happens(world):
     event(world.run().value)

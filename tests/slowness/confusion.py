@@ -127,7 +127,7 @@ def table(done):
     heads = [*CAUSES, "throttled", *ALL.values(), NOTHING]
     others = sorted({one["cause"] for one in done} - set(heads))
     heads = [*heads[:-1], *others, NOTHING]
-    rows = [["provoked", "tasks", "loop", "runs", *heads, "task right", "first said after"]]
+    rows = [["provoked", "tasks", "loop", "runs", *heads, "task right", "first named after"]]
     kinds = sorted({kind(one) for one in done})
     for provoked, group in product((*CAUSES, *LIMITS, *ALL, *UNSEEN, UNDISTURBED), kinds):
         ones = [one for one in done if (one["provoked"], kind(one)) == (provoked, group)]
@@ -170,7 +170,7 @@ def summary(done):
     accused = sum(bool(one["said"]) for one in quiet)
     found = (
         f"The right task was named in {task} of {len(slowed)} slowed trainings, with the right "
-        f"cause in {cause}; {passing} had another verdict on the way. Something was said in "
+        f"cause in {cause}; {passing} had another verdict on the way. Something was reported in "
         f"{accused} of {len(quiet)} undisturbed ones."
     )
     unseen = [one for one in done if one["provoked"] in UNSEEN]

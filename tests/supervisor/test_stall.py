@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from processes import eventually
 
+from mwmagic.agent.system import waits_for_signals
 from mwmagic.client.cluster import Cluster
 from mwmagic.errors import NoRun, SupervisorError, WorkerFailed
 from mwmagic.model.findings import Position, Symptom, Whereabouts
@@ -127,6 +128,9 @@ if index == 4:
 if index == 5:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 print("up", flush=True)
+if index == 6:
+    signal.pause()
+    sys.exit(9)
 time.sleep(600)
 """
 
@@ -134,15 +138,16 @@ time.sleep(600)
 @pytest.mark.slow
 def test_looking_into_tasks_ends_none_and_calls_no_handler_of_theirs(tmp_path):
     (tmp_path / "main.py").write_text(UNUSUAL.replace("input()", "import time; time.sleep(600)"))
-    with Cluster(6, warm=False, directory=tmp_path) as cluster:
+    with Cluster(7, warm=False, directory=tmp_path) as cluster:
         run = cluster.run("main.py", cwd=tmp_path)
-        logs = [run.directory / f"attempt-1/worker-{index}.log" for index in range(6)]
-        eventually(lambda: [log.exists() and log.read_bytes() for log in logs] == [b"up\n"] * 6)
+        logs = [run.directory / f"attempt-1/worker-{index}.log" for index in range(7)]
+        eventually(lambda: [log.exists() and log.read_bytes() for log in logs] == [b"up\n"] * 7)
+        eventually(lambda: waits_for_signals(run.status().tasks["worker:6"].pid), "pause")
         found = {one.task: one.whereabouts for one in run.stacks().positions}
         assert found == {
             "worker:0": Whereabouts.IN_USER_CODE,
             "worker:1": Whereabouts.IN_USER_CODE,
-            **dict.fromkeys([f"worker:{index}" for index in range(2, 6)], Whereabouts.NO_HANDLER),
+            **dict.fromkeys([f"worker:{index}" for index in range(2, 7)], Whereabouts.NO_HANDLER),
         }
         assert not run.over
         assert not (tmp_path / "mine").read_bytes()

@@ -114,12 +114,17 @@ def mended(host):
 
 @dataclass
 class Told:
-    """What became of a run that had an accident; `cut` has the tasks whose logs may lack lines."""
+    """What became of a run that had an accident: the failure, and what was noticed besides."""
 
     finding: object
-    cut: list
+    remarks: list
     hosts: dict
     seconds: float
+
+    @property
+    def cut(self):
+        """The tasks whose logs may lack lines."""
+        return [one.task for one in self.remarks if one.symptom is Symptom.LOG_CUT]
 
 
 def placed(run, attempt):
@@ -148,14 +153,13 @@ def had(cluster, hosts, accident):
         after = eventually(again, lambda: f"second attempt: {run.status()}")
         seconds = time.monotonic() - began
         [setback] = run.status().setbacks
-        found = [one.finding for one in run.status().remarks]
-        cut = [one.task for one in found if one.symptom is Symptom.LOG_CUT]
+        remarks = [one.finding for one in run.status().remarks]
     finally:
         mended(host)
     run.stop(grace=0.0)
     whole(run.record, attempts=2)
     where = {"before": before, "after": after, "struck": host.name}
-    told = Told(setback.cause.finding, cut, where, seconds)
+    told = Told(setback.cause.finding, remarks, where, seconds)
     note(accident, told)
     return told
 

@@ -46,6 +46,7 @@ SEVERAL = (
     Symptom.DIFFERENT_PLACES,
     Symptom.LEFT_OUT,
     Symptom.HOSTS_APART,
+    Symptom.HOST_UNUSED,
     *(one for one in Symptom if one.name.startswith("COLD_")),
 )
 KILLED = Finding(Symptom.KILLED, "worker:1", signal=9)
@@ -69,6 +70,7 @@ FINDINGS = (
     Finding(Symptom.IMPORTED_LONG, "worker:1", seconds=1.26, detail="pandas,sklearn.datasets"),
     Finding(Symptom.LOG_UNWRITTEN, "worker:1", host="node-3", detail="/x/worker-1.log: no space"),
     Finding(Symptom.LOG_CUT, "worker:1", host="node-3", detail="/x/worker-1.log"),
+    Finding(Symptom.HOST_UNUSED, host="node-3", detail="the agent on node-3 ended: no Python"),
     Finding(Symptom.KEEPS_OTHERS_WAITING, positions=ONE),
     Finding(Symptom.BEFORE_STRATEGY, "worker:1", peer="worker:0"),
     Finding(Symptom.HOSTS_APART, detail="a cannot connect to b at b:2222: Connection refused"),

@@ -93,7 +93,7 @@ _CAUSES = {
 """What a step that is ended says of it, and the state of its job that will follow."""
 
 _MEMORY = re.compile(r"exceeded memory limit(?: \([^()]*\))?|oom[-_]kill")
-"""What is said of a step that used more memory than it has."""
+"""What is reported of a step that used more memory than it has."""
 
 _SPEAKERS = ("srun: ", "slurmstepd")
 """How a line begins that Slurm itself says of a step."""

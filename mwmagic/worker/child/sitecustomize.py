@@ -49,7 +49,7 @@ def _prepare() -> None:
 
 
 def _hide() -> None:
-    """Let this program see `sys.path` and PYTHONPATH as by hand; what it starts inherits both."""
+    """Let this program see `sys.path` and PYTHONPATH as without mwmagic; children inherit both."""
     inherited = os.environ.get("PYTHONPATH", "")
     others = [one for one in inherited.split(os.pathsep) if one != _FOLDER]
     if others:

@@ -37,7 +37,7 @@ NAMES_LIMIT = 500
 """The most names that are offered at once."""
 
 HELP_CHARACTERS = 4_000
-"""The most that is said of a name: a packet holds that, also where every character is escaped."""
+"""The most that is shown of a name: a packet holds that, also if every character is escaped."""
 
 _HARMLESS = (
     staticmethod,
