@@ -30,7 +30,7 @@ from mwmagic.words.live import (
 )
 
 from .magic import Parser, magic
-from .source import check_plain, parted
+from .source import check_compiles, check_plain, parted
 from .worker import cell_name
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.live.session import Live
+    from mwmagic.client.run import Run
     from mwmagic.model.cluster import TaskName
     from mwmagic.model.live import Answer
     from mwmagic.model.machine import Fetch
@@ -74,6 +75,8 @@ def mw_live(session: Session, given: Namespace, cell: str) -> Mapping[str, Any]:
     check_plain(code)
     cluster = session.cluster()
     tasks = chosen(given, cluster.tasks)
+    if not _is_open(cluster.latest):
+        check_compiles(code)
     with session.showing(cluster):
         live = _living(session, cluster)
     answers: Mapping[str, Answer] = {}
@@ -157,9 +160,14 @@ def _opened(session: Session) -> Live:
     run = session.cluster().latest
     if run is None:
         raise NoRun(none_words(None))
-    if run.over or not (run.kept or run.status().live):
+    if not _is_open(run):
         raise NoRun(none_words(run.status()))
     return session.cluster().live()
+
+
+def _is_open(run: Run | None) -> bool:
+    """Return whether a run has living interpreters."""
+    return run is not None and not run.over and (run.kept or run.status().live)
 
 
 _DEBUG = Parser(

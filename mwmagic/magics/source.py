@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .magic import Parser
 
-__all__ = ["OutputFile", "add_overwrite", "borrowed", "check_plain", "parted"]
+__all__ = ["OutputFile", "add_overwrite", "borrowed", "check_compiles", "check_plain", "parted"]
 
 _HELP = re.compile(r"\s*\?{0,2}\s*([^\W\d][\w.]*)\s*\?{0,2}\s*")
 """A line that asks what a name is: ``model.fit?`` or ``?model.fit``."""
@@ -51,6 +51,21 @@ def check_plain(body: str) -> None:
             ) from None
     except ValueError:
         pass  # a null byte, which the workers' failure reports
+
+
+def check_compiles(body: str) -> None:
+    """Refuse a body that is not Python, before interpreters start for it."""
+    try:
+        compile(body, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        text = body.splitlines()[line - 1].strip() if body else ""
+        raise BadArguments(
+            f"line {line + 1} of the cell, `{text[:100]}`: {type(error).__name__}: {error.msg}; the "
+            "interpreters of live cells were not started"
+        ) from None
+    except ValueError:
+        pass  # a null byte, which the workers report
 
 
 def parted(body: str) -> tuple[str, str]:

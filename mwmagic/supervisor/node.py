@@ -219,15 +219,16 @@ class Node:
         """Start a process, forked from the warm process if their environments allow it.
 
         While the warm process is importing the framework, the start waits for it: a
-        second import at the same time would take longer. It also waits until the
-        machine is shared out, and for its files where the disk is another one.
+        second import at the same time would take longer. A program that does not compile
+        imports nothing, so it does not wait. A start also waits until the machine is shared
+        out, and for its files where the disk is another one.
         """
         process, program, there = command.process, command.program, self.disk.there
         own = {name: there(value) for name, value in command.own.items()}
         env = {**environment(), **own} if self._known else {}
         warm = self._known and self.warm.status.state != "off"
         cold = self.warm.refusal(env, program.assigned) if warm else None
-        alike = self.warm.alive and cold is None
+        alike = self.warm.alive and cold is None and not (self.warm.importing and program.broken)
         lacks = self._lacks(process, [program.source, *files])
         if lacks or not self._known or (alike and self.warm.importing):
             self._waiting[process] = partial(self.start, command, environment, files)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from mwmagic.experiments.program import is_main
@@ -78,6 +79,19 @@ class TaskProgram:
     launch: Launch
     source: Path
     assigned: Assigned = field(default_factory=Assigned)
+
+    @cached_property
+    def broken(self) -> bool:
+        """Whether Python cannot compile it, for which no framework is needed."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(self.source.read_bytes(), "main.py", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):  # the second of a null byte
+            return True
+        except (OSError, RecursionError, MemoryError):  # the worker finds out
+            return False
+        return False
 
 
 def assigned(source: bytes, folder: Path, readers: Collection[str]) -> Assigned:

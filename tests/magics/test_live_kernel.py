@@ -90,6 +90,18 @@ def test_a_failure_is_reported_with_the_line_of_the_cell(kernel, tmp_path):
     assert kernel.run("%%mw_live\nprint(rank)").error is None
 
 
+def test_a_first_cell_that_is_not_python_starts_no_interpreters(kernel):
+    kernel.run(DECLARE)
+    assert kernel.run("%%mw_live\nx = 1\nprint(").error == (
+        "BadArguments: line 3 of the cell, `print(`: SyntaxError: '(' was never closed; the "
+        "interpreters of live cells were not started"
+    )
+    assert "nothing was launched" in kernel.run("%mw_status").error
+    kernel.run("%%mw_live\nimport asyncio\nawait asyncio.sleep(0)\nx = 1")
+    assert kernel.run("%%mw_live\nprint(").error.startswith("WorkerFailed: ")
+    assert kernel.run("%%mw_live\nx").error is None
+
+
 def test_ctrl_c_as_a_cell_begins_interrupts_it(kernel):
     kernel.run(DECLARE)
     kernel.run(RANK)

@@ -46,9 +46,9 @@ class Scene:
     async def __aexit__(self, *_):
         await self.pool.close()
 
-    def start(self, index, **env):
+    def start(self, index, source=__file__, **env):
         task = self.options.members[index]
-        program = TaskProgram(Launch("x", env=env, given=env, cwd="/"), Path(__file__))
+        program = TaskProgram(Launch("x", env=env, given=env, cwd="/"), Path(source))
         file = f"/dev/null/{index}"
         self.pool.start(task, StartCommand(f"p{index}", program, {}, file, file, 0, 0))
 
@@ -90,6 +90,21 @@ def test_without_a_warm_process_starts_do_not_wait():
         scene.start(0)
         assert not (await scene.until("started"))["warm"]
         assert scene.states() == [("a", ("worker:0", "worker:1"), "off", False)]
+
+
+@pytest.mark.parametrize("code", ["print(", "return 1", "x = 1\0", "# coding: nonsense\n"])
+def test_a_program_that_does_not_compile_waits_for_no_import(tmp_path, code):
+    file = tmp_path / "main.py"
+    file.write_text(code)
+
+    @on(lambda: Scene(made("a", warm_seconds=25), config=WARMING))
+    async def _(scene):
+        assert scene.states()[0][2] == "importing"
+        scene.start(0, file)
+        started = await scene.until("started")
+        assert not started["warm"]
+        assert started["cold"] is None
+        assert scene.states()[0][2] == "importing"
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "jax", "torch"])
