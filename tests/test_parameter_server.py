@@ -127,7 +127,7 @@ print(told.history["loss"], flush=True)
 
 
 def test_a_fit_is_reported_as_far_as_remote_values_allow(cluster):
-    tasks = cluster(2, ps=1, chief=True, keras="legacy", grace=1.0)
+    tasks = cluster(2, ps=1, chief=True, keras="legacy", warm=True, grace=1.0)
     run = tasks.run("main.py", source=FIT).wait()
     log = run.logs("chief").decode()
     assert "no longer reported" not in log

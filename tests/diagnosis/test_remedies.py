@@ -107,7 +107,7 @@ def test_an_unrepaired_process_is_not_told_to_use_the_mode_that_it_is_in(tmp_pat
         "train = os.path.join(os.path.dirname(__file__), 'train.py')\n"
         "os.execv(sys.executable, [sys.executable, '-I', train])"
     )
-    with Cluster(2, directory=tmp_path, grace=0.1) as cluster:
+    with Cluster(2, directory=tmp_path, warm=False, grace=0.1) as cluster:
         run = cluster.run(tmp_path / "main.py")
         with pytest.raises(WorkerFailed) as failed:
             run.wait(120)

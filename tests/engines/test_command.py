@@ -126,7 +126,7 @@ def test_nothing_is_left_when_a_process_here_is_killed(lab, cluster, victim):
 @pytest.mark.tensorflow
 def test_a_training_across_hosts_gives_the_numbers_of_one(lab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with Cluster(3, warm=False) as here:
+    with Cluster(3) as here:  # one import for its three tasks
         _, expected = trained(here)
     with Cluster(3, warm=False, **hosts(lab)) as there:
         on, found = trained(there)

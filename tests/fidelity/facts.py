@@ -313,14 +313,42 @@ FRAMEWORKS = {
         print(threading.excepthook is threading.__excepthook__, sys.unraisablehook is sys.__unraisablehook__)
         print(*sorted({*said.values()}), sep='\\n')
     """,
-    "seeds": """
-        import random, numpy as np, tensorflow as tf, keras
+    "devices, seeds, tf.data, AutoGraph and its source, checkpoints, gradients": """
+        import random, shutil, numpy as np, tensorflow as tf, keras
+        print([d.name for d in tf.config.list_physical_devices()], tf.config.threading.get_intra_op_parallelism_threads())
+        print(tf.config.list_logical_devices(), tf.executing_eagerly(), tf.config.functions_run_eagerly())
+
         keras.utils.set_random_seed(3)
         print(random.random(), np.random.rand(2), tf.random.uniform([2]).numpy(), keras.random.normal([2]).numpy())
         tf.random.set_seed(1); print(tf.random.normal([2]).numpy(), np.random.default_rng(5).random())
         print(keras.backend.backend(), keras.config.floatx(), keras.config.image_data_format())
+
+        tf.random.set_seed(1)
+        d = tf.data.Dataset.range(10).shuffle(5).map(lambda x: x * 2, num_parallel_calls=2).batch(3).cache().prefetch(1)
+        print([b.numpy().tolist() for b in d])
+        def g():
+            for i in range(3): yield i
+        print(list(tf.data.Dataset.from_generator(g, output_signature=tf.TensorSpec([], tf.int32)).as_numpy_iterator()))
+        print(list(tf.data.Dataset.from_tensor_slices([1]).apply(tf.data.experimental.assert_cardinality(1))))
+
+        @tf.function
+        def f(x):
+            s = 0
+            for i in tf.range(x):
+                if i > 1: s += i
+            return s
+        print(f(tf.constant(5)).numpy(), tf.autograph.to_code(f.python_function))
+
+        v = tf.Variable(1.0); c = tf.train.Checkpoint(v=v); m = tf.train.CheckpointManager(c, 'ck', 2)
+        m.save(); v.assign(5.); m.save(); c.restore(m.latest_checkpoint); print(v.numpy(), len(m.checkpoints))
+        shutil.rmtree('ck')
+
+        x = tf.Variable(3.)
+        with tf.GradientTape() as t: y = x ** 3
+        print(t.gradient(y, x).numpy(), tf.nn.softmax([1., 2.]).numpy())
+        tf.debugging.assert_equal(1, 2, 'differs')
     """,
-    "a fit": """
+    "a fit, and one of mixed precision": """
         import numpy as np, keras, tensorflow as tf
         keras.utils.set_random_seed(1)
         tf.config.experimental.enable_op_determinism()
@@ -331,32 +359,10 @@ FRAMEWORKS = {
         m.summary()
         m.save_weights('w.weights.h5'); m.load_weights('w.weights.h5')
         import os; os.remove('w.weights.h5'); print(m.evaluate(x, y, verbose=0), m.predict(x[:1], verbose=0).shape)
-    """,
-    "mixed precision": """
-        import keras, numpy as np
+
         keras.mixed_precision.set_global_policy('mixed_float16'); keras.utils.set_random_seed(1)
         m = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)]); m.compile('sgd', 'mse')
         m.fit(np.ones((8, 4)), np.ones((8, 3)), verbose=0); print(m.layers[0].compute_dtype, m.optimizer, m.get_weights())
-    """,
-    "tf.data": """
-        import tensorflow as tf
-        tf.random.set_seed(1)
-        d = tf.data.Dataset.range(10).shuffle(5).map(lambda x: x * 2, num_parallel_calls=2).batch(3).cache().prefetch(1)
-        print([b.numpy().tolist() for b in d])
-        def g():
-            for i in range(3): yield i
-        print(list(tf.data.Dataset.from_generator(g, output_signature=tf.TensorSpec([], tf.int32)).as_numpy_iterator()))
-        print(list(tf.data.Dataset.from_tensor_slices([1]).apply(tf.data.experimental.assert_cardinality(1))))
-    """,
-    "AutoGraph and its source": """
-        import tensorflow as tf
-        @tf.function
-        def f(x):
-            s = 0
-            for i in tf.range(x):
-                if i > 1: s += i
-            return s
-        print(f(tf.constant(5)).numpy(), tf.autograph.to_code(f.python_function))
     """,
     "absl": """
         from absl import app, flags, logging
@@ -388,25 +394,7 @@ FRAMEWORKS = {
         string.kept = h5py.File('b.h5', 'w'); string.kept['y'] = np.arange(3)
         print('end'); sys.exit(3)
     """,
-    "checkpoints": """
-        import tensorflow as tf
-        v = tf.Variable(1.0); c = tf.train.Checkpoint(v=v); m = tf.train.CheckpointManager(c, 'ck', 2)
-        m.save(); v.assign(5.); m.save(); c.restore(m.latest_checkpoint); print(v.numpy(), len(m.checkpoints))
-        import shutil; shutil.rmtree('ck')
-    """,
-    "devices and threads": """
-        import tensorflow as tf
-        print([d.name for d in tf.config.list_physical_devices()], tf.config.threading.get_intra_op_parallelism_threads())
-        print(tf.config.list_logical_devices(), tf.executing_eagerly(), tf.config.functions_run_eagerly())
-    """,
     "an error of TensorFlow's": "import tensorflow as tf\ntf.matmul(tf.ones([2, 3]), tf.ones([2, 3]))",
-    "gradients": """
-        import tensorflow as tf
-        x = tf.Variable(3.)
-        with tf.GradientTape() as t: y = x ** 3
-        print(t.gradient(y, x).numpy(), tf.nn.softmax([1., 2.]).numpy())
-        tf.debugging.assert_equal(1, 2, 'differs')
-    """,
     "jax": """
         import jax, jax.numpy as jnp
         print(jax.random.normal(jax.random.key(0), (2,)), jax.jit(lambda x: x * 2)(3.), jax.grad(jnp.sin)(1.), jax.devices())
@@ -431,4 +419,4 @@ FRAMEWORKS = {
             with m.get_context('spawn').Pool(1) as pool: print(pool.map(f, [4.]))
     """,
 }
-"""Programs that import a framework."""
+"""Programs that import a framework, twice each for seconds: one holds what needs no own process."""

@@ -185,7 +185,7 @@ print(mwmagic.OWN, mwmagic.__file__, flush=True)
 """
 FIT = """
 import multiprocessing, os, subprocess, sys
-import keras, numpy as np
+if __name__ == "__main__": import keras, numpy as np
 import mwmagic, mwmagic.part
 def shown(): print(mwmagic.OWN, mwmagic.part.OWN, mwmagic.__file__, flush=True)
 if __name__ == "__main__":

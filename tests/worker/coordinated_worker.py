@@ -3,6 +3,7 @@
 python coordinated_worker.py DIRECTORY HEARTBEAT_SECONDS
 """
 
+import inspect
 import json
 import os
 import sys
@@ -20,6 +21,8 @@ assert context.context().coordination_service is None
 
 from reduction import total  # noqa: E402 - the same
 
+own = context.Context.configure_coordination_service
+print("takes", *inspect.signature(own).parameters, flush=True)
 service = context.context().coordination_service
 print("timeout", service.heartbeat_timeout_in_ms, service.service_leader, flush=True)
 task = json.loads(os.environ["TF_CONFIG"])["task"]

@@ -1,4 +1,3 @@
-import inspect
 import os
 import signal
 from pathlib import Path
@@ -65,19 +64,12 @@ def test_another_interface_is_left_alone(members):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_the_installed_tensorflow_has_the_setting():
-    from tensorflow.python.eager.context import Context as Installed
-
-    parameters = inspect.signature(Installed.configure_coordination_service).parameters
-    assert {"heartbeat_timeout_in_ms", "coordinated_jobs"} <= set(parameters)
-
-
-@pytest.mark.slow
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("first", ["worker", "chief"])
-def test_a_stopped_worker_is_noticed_by_its_peer(tmp_path, first):
+def test_the_installed_tensorflow_has_the_setting_and_notices_a_stopped_peer(tmp_path, first):
     with Gang(tmp_path, SCRIPT, [tmp_path, 2], first=first) as gang:
         gang.until(lambda: len(list(tmp_path.glob("ready-*"))) == 2)
+        [takes] = [line for line in gang.text(0).splitlines() if line.startswith("takes ")]
+        assert {"heartbeat_timeout_in_ms", "coordinated_jobs"} <= set(takes.split())
         assert f"timeout 2000 /job:{first}/replica:0/task:0" in gang.text(0)
         os.kill(gang.processes[1].pid, signal.SIGSTOP)
         gang.until(lambda: gang.processes[0].poll() is not None)

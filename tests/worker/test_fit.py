@@ -211,9 +211,9 @@ print(told.history if is_chief() else "", flush=True)
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_two_workers_tell_the_loss_of_the_whole_batch(cluster):
-    Path("main.py").write_text(WORKERS.format(data=DATA, setup=SETUP, batch=10))
-    one = cluster(2, framework="tensorflow").run("main.py").wait()
+def test_two_workers_tell_the_loss_of_the_whole_batch(warm_pair, tmp_path):
+    code = WORKERS.format(data=DATA, setup=SETUP, batch=10)
+    one = warm_pair.run("main.py", source=code, cwd=tmp_path).wait()
     each, means, after = losses(2, 10)
     for task in ("worker:0", "worker:1"):
         found = [entry for entry in one.metrics() if entry["task"] == task]
@@ -227,11 +227,11 @@ def test_two_workers_tell_the_loss_of_the_whole_batch(cluster):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_two_workers_show_one_curve(cluster):
+def test_two_workers_show_one_curve(warm_pair, tmp_path):
     """The first and the last step of each epoch are in it, the last batch being smaller."""
     setup = SETUP.replace(" = 0.0  # every step is sent", "")
     code = WORKERS.format(data=DATA, setup=setup, batch=4).replace("epochs=2", "epochs=40")
-    one = cluster(2, framework="tensorflow").run("main.py", source=code).wait()
+    one = warm_pair.run("main.py", source=code, cwd=tmp_path).wait()
     series = Series(RunPaths(one.record.path).metrics, {"worker:0", "worker:1"})
     while series.read():
         pass
