@@ -311,6 +311,14 @@ KNOWN = (
         ),
     ),
     KnownFailure(
+        "module-misspelled",
+        "The name of a module is misspelled",
+        "There is no module {0}; an installed one, or one beside the script, has nearly that name.",
+        "import `{1}`; only if you mean another one, `%pip install` the package that provides it",
+        "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError",
+        signs=("No module named '...'. Did you mean: '...'?",),
+    ),
+    KnownFailure(
         "module-missing",
         "A module is missing",
         "The workers use this notebook's Python and the script's directory, and {0} is in neither.",

@@ -161,6 +161,16 @@ def test_a_line_with_an_old_name_is_corrected(gang, launch):
     assert said[at + 1].strip() == "tf.keras.metrics.Mean().reset_state()"
 
 
+def test_a_misspelled_module_is_recognised(gang, launch):
+    error = failure(launch(gang, "import tensorflw as tf"))
+    assert (error.cause.known, error.cause.gaps) == (
+        "module-misspelled",
+        ("tensorflw", "tensorflow"),
+    )
+    assert "No module named 'tensorflw'. Did you mean: 'tensorflow'?" in str(error)
+    assert "Try: import `tensorflow`; only if you mean another one" in str(error)
+
+
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 def test_what_keras_lacks_is_recognised(plain, launch, case):
     assert_known(launch(plain, case.script), case)
