@@ -89,7 +89,7 @@ def test_a_failure_is_reported_with_the_line_of_the_cell(kernel, tmp_path):
         "All variables are kept"
     )
     missing = kernel.run("%%mw_live\nimport helpr").error
-    assert " raised ModuleNotFoundError: No module named 'helpr'. Did you mean: 'helper'?" in missing
+    assert "raised ModuleNotFoundError: No module named 'helpr'. Did you mean: 'helper'?" in missing
     assert kernel.run("%%mw_live\nprint(rank)").error is None
 
 
