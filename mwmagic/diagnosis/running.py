@@ -32,6 +32,17 @@ REMARKS = (
         symptoms=(Finding(Symptom.ALONE),),
     ),
     KnownFailure(
+        "outside-scope",
+        "A model outside the strategy's scope",
+        "The code created a MultiWorkerMirroredStrategy, and trained a model that was created "
+        "outside `strategy.scope()`: each worker trained a model of its own, and the others do not "
+        "have what it learned.",
+        "create and compile the model below `with strategy.scope():`; if each worker is to train "
+        "one of its own, nothing is wrong",
+        TUTORIAL,
+        symptoms=(Finding(Symptom.OUTSIDE_SCOPE),),
+    ),
+    KnownFailure(
         "out-of-data",
         "Less data than steps or workers",
         "A worker ran out of data before it had done the requested steps; it did fewer steps, "
