@@ -217,7 +217,11 @@ def _help(option: Option) -> str:
     text = option.help
     if option.kind is bool and option.default:
         text = f"Do not {text[0].lower()}{text[1:]}"
-    elif option.kind is not bool and option.default not in (None, {}, ()):
+    elif (
+        option.kind is not bool
+        and option.default not in (None, {}, ())
+        and "by default" not in text  # as of a day, which is a number in Python
+    ):
         default = option.default
         shown = ",".join(default) if isinstance(default, tuple) else default
         text = f"{text[:-1]} (default: {shown})."

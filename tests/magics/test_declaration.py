@@ -139,6 +139,12 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant(line, meant):
     )
 
 
+def test_a_default_is_shown_as_people_read_it():
+    shown = " ".join(mw_cluster.parser.format_help().split())
+    assert "such as 12h; a day by default, and 0 waits for ever." in shown
+    assert "86400" not in shown
+
+
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
