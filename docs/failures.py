@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mwmagic.diagnosis.known import CLASSES
-from mwmagic.diagnosis.table import KNOWN, REMARKS, STALLS
+from mwmagic.diagnosis.running import REMARKS, STALLS
+from mwmagic.diagnosis.table import KNOWN
 from mwmagic.model.findings import Position, Symptom, Whereabouts
 from mwmagic.words.failure import sentence
 
@@ -30,7 +31,7 @@ A failed run is an error in the notebook only if a cell waits for the run, as `%
 every notebook that nbclient, nbconvert, papermill or nbval executes with `%mw_wait`: without it,
 the run is stopped when the kernel ends, and no failure is reported as an error.
 
-Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test keeps it current.
+Generated from the tables in `mwmagic/diagnosis/` by `make docs`; a test keeps it current.
 """
 
 _INDEX = """\
@@ -40,7 +41,7 @@ Search this page for a part of your error message; `...` stands for the part tha
 *italics* are what mwmagic itself reports. Each links to its entry in [Known failures](failures.md),
 which says what it means and what to try. `mwmagic explain RUN` does all this for a recorded run.
 
-Generated from the table in `mwmagic/diagnosis/table.py` by `make docs`; a test keeps it current.
+Generated from the tables in `mwmagic/diagnosis/` by `make docs`; a test keeps it current.
 """
 
 _PARTS = (

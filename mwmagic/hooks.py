@@ -46,6 +46,7 @@ __all__ = [
     "of_chief",
     "scratch",
     "spans_workers",
+    "trains_alone",
 ]
 
 METRIC_SUMS = "_mwmagic_sums"
@@ -207,6 +208,15 @@ def spans_workers(strategy: Any) -> bool:
     """
     # Keras asks the same way.
     return _is_multi_worker(strategy) and strategy.extended._in_multi_worker_mode()  # noqa: SLF001
+
+
+def trains_alone(strategy: Any) -> bool:
+    """Return whether a model of this strategy trains alone, beside another over all workers."""
+    from tensorflow.python.eager import context
+
+    # Creating the other leaves this in TensorFlow's context.
+    made = getattr(context.context(), "_collective_leader", None)
+    return bool(made) and in_cluster() and not spans_workers(strategy)
 
 
 def _is_multi_worker(strategy: Any) -> bool:

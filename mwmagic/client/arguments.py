@@ -217,7 +217,11 @@ def _help(option: Option) -> str:
     text = option.help
     if option.kind is bool and option.default:
         text = f"Do not {text[0].lower()}{text[1:]}"
-    elif option.kind is not bool and option.default not in (None, {}, ()):
+    elif (
+        option.kind is not bool
+        and option.default not in (None, {}, ())
+        and "by default" not in text  # as of a day, which is a number in Python
+    ):
         default = option.default
         shown = ",".join(default) if isinstance(default, tuple) else default
         text = f"{text[:-1]} (default: {shown})."
@@ -243,7 +247,13 @@ _FACTS: dict[type, Callable[[Option], dict[str, Any]]] = {bool: _flag, dict: _va
 
 
 class ConciseParser(argparse.ArgumentParser):
-    """Reports a line that it cannot parse without listing every option there is."""
+    """Reports a line that it cannot parse without listing every option there is.
+
+    `omitted` has the options that people forget before a value: of these an error names the first
+    that takes it.
+    """
+
+    omitted: tuple[str, ...] = ()
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -294,7 +304,10 @@ class ConciseParser(argparse.ArgumentParser):
     def _meant(self, word: str) -> str | None:
         """Return the option that an unknown word was probably meant to be."""
         name = word.lstrip("-").partition("=")[0]
-        if not word.startswith("-") or not name:
+        if not word.startswith("-"):
+            fits = (f"{flag} {word}" for flag in self.omitted if self._takes(flag, word))
+            return next(fits, None)
+        if not name:
             return None
         for action in self._get_positional_actions():
             shown = str(action.metavar or action.dest)
@@ -303,3 +316,11 @@ class ConciseParser(argparse.ArgumentParser):
         known = {flag.lstrip("-"): flag for flag in self.flags()}
         found = meant(name, known)
         return known[found] if found else None
+
+    def _takes(self, flag: str, word: str) -> bool:
+        """Return whether a word is a value of an option."""
+        try:
+            self._get_value(self._option_string_actions[flag], word)
+        except argparse.ArgumentError:
+            return False
+        return True

@@ -28,7 +28,7 @@ from mwmagic.record.reader import annotate
 from mwmagic.words.comparison import inherited_words, unlike_words
 from mwmagic.words.failure import advice, headline
 from mwmagic.words.file import file_words
-from mwmagic.words.run import blame
+from mwmagic.words.run import blame, remarks
 from mwmagic.words.run import headline as run_headline
 from mwmagic.words.slowness import slow_words
 from mwmagic.words.table import described
@@ -211,6 +211,7 @@ def explained(record: Record) -> tuple[dict[str, Any], list[str]]:
     slow = status.slow
     if slow is not None:
         lines = [*lines, slow_words(slow)]
+    lines = [*lines, *remarks(status, timed=False)]
     found: dict[str, Any] = {
         "number": record.number,
         "state": status.state.value,

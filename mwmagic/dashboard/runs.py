@@ -17,7 +17,15 @@ from mwmagic.experiments.compare import compare
 from mwmagic.experiments.series import Key, Point
 from mwmagic.logs.terminal import printable
 from mwmagic.model.values import counted, encodable, sendable
-from mwmagic.words.comparison import alike, cells, code_lines, conclusion, plain, tables
+from mwmagic.words.comparison import (
+    alike,
+    cells,
+    code_lines,
+    conclusion,
+    plain,
+    row_name,
+    tables,
+)
 from mwmagic.words.table import SAME_IN_ALL, RunTable
 
 from .static import COLOURS, TONES, UNTYPESET, Picture, front_end, image, styles
@@ -206,7 +214,8 @@ def _facts(found: SideBySide) -> dict[str, Any]:
         "title": conclusion(found),
         "runs": _labels(found),
         "tables": [
-            [name, [[row.name, *cells(found, row)] for row in rows]] for name, rows in tables(found)
+            [name, [[row_name(row), *cells(found, row)] for row in rows]]
+            for name, rows in tables(found)
         ],
         "alike": alike(found),
         "code": code_lines(found),
@@ -252,7 +261,7 @@ def _plain_table(found: SideBySide) -> str:
 
 
 def _aspect_row(found: SideBySide, row: Aspect) -> str:
-    return "".join(text_cell("td", text) for text in [row.name, *cells(found, row)])
+    return "".join(text_cell("td", text) for text in [row_name(row), *cells(found, row)])
 
 
 def text_cell(kind: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 `first` finds it from how each process ended and, of living tasks, from what is observed in logs and
 stacks (`observation`). `known` says what an entry of the known failures is and recognises it;
-`table` and `migration` (Keras's) have the entries.
+`table` and `migration` (Keras's) have those that end a run, `running` the others.
 """
 
 from __future__ import annotations

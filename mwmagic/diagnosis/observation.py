@@ -20,7 +20,7 @@ from mwmagic.model.findings import Finding, Position, Remark, Symptom, Whereabou
 from mwmagic.model.ownership import is_users
 
 from .known import pattern, recognise
-from .table import REMARKS, STALLS
+from .running import REMARKS, STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The failures that people run into, each with its meaning and what to do.
+"""The failures that end a run, each with its meaning and what to do.
 
 An entry is recognised by what mwmagic observes (its symptoms) or by what others
 print (its signs), with ``...`` for the parts that vary. In a meaning or remedy
@@ -18,19 +18,13 @@ from mwmagic.model.variables import RESUME_CODE
 
 from .known import AT_LINES, Choice, KnownFailure
 from .migration import CHANGED, REMOVED
+from .running import GUARD, LEAVE_TF_CONFIG, REMARKS, SAVING, STALLS, TUTORIAL
 
-__all__ = ["AT_LINES", "ENTRIES", "KNOWN", "REMARKS", "STALLS"]
+__all__ = ["AT_LINES", "ENTRIES", "KNOWN"]
 
-_TUTORIAL = "https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras"
-_SAVING = f"{_TUTORIAL}#model_saving_and_loading"
 _SHARDING = "https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy"
 
-_LEAVE_TF_CONFIG = (
-    "remove the code that sets TF_CONFIG: mwmagic sets it for each task, and "
-    "`json.loads(os.environ['TF_CONFIG'])` reads it"
-)
 _RESTARTS = Choice("restarts", ("0",), "`--restarts 1` restarts all tasks")
-_GUARD = "create the strategy, and all that follows, below `if __name__ == '__main__':`"
 
 KNOWN = (
     *CHANGED,
@@ -61,16 +55,16 @@ KNOWN = (
         "TF_CONFIG is not valid JSON",
         "The code sets TF_CONFIG to text that cannot be parsed. `str()` of a Python dictionary "
         "is not valid JSON, because its quotes are single quotes.",
-        f"{_LEAVE_TF_CONFIG}; if the code must set it, use `json.dumps`",
-        _TUTORIAL,
+        f"{LEAVE_TF_CONFIG}; if the code must set it, use `json.dumps`",
+        TUTORIAL,
         signs=("tfconfig_cluster_resolver.py...JSONDecodeError: ",),
     ),
     KnownFailure(
         "tf-config-task",
         "TF_CONFIG names a task that its cluster does not have",
         "The task in TF_CONFIG is not in its cluster: the code changed one of the two.",
-        _LEAVE_TF_CONFIG,
-        _TUTORIAL,
+        LEAVE_TF_CONFIG,
+        TUTORIAL,
         signs=("The `task_id` ... exceeds the maximum id of", "` ... not found in cluster_spec"),
     ),
     KnownFailure(
@@ -101,8 +95,8 @@ KNOWN = (
         "Two processes claim the same task",
         "Two processes joined the cluster as the same task: either their TF_CONFIG has the same "
         "index, or one started the other, which runs the same code.",
-        f"{_LEAVE_TF_CONFIG}; with `multiprocessing`, {_GUARD}",
-        _TUTORIAL,
+        f"{LEAVE_TF_CONFIG}; with `multiprocessing`, {GUARD}",
+        TUTORIAL,
         signs=(
             "unexpectedly tried to connect with a different incarnation",
             "expects a different device incarnation",
@@ -113,7 +107,7 @@ KNOWN = (
         "world-size",
         "Workers disagree about the number of workers",
         "The TF_CONFIG of the workers lists clusters of different sizes.",
-        _LEAVE_TF_CONFIG,
+        LEAVE_TF_CONFIG,
         "https://github.com/tensorflow/tensorflow/issues/33979",
         signs=("is joining a group with size..., but that group has size",),
     ),
@@ -260,7 +254,7 @@ KNOWN = (
         "part. This one did not.",
         "call `save` on every worker, with `write_path(path)` (`from mwmagic.worker import "
         "write_path`): the chief's copy is kept",
-        _SAVING,
+        SAVING,
         symptoms=(Finding(Symptom.FINISHED_DURING_SAVE),),
     ),
     KnownFailure(
@@ -315,6 +309,14 @@ KNOWN = (
             "No module named 'keras'",
             "No module named 'tf_keras'",
         ),
+    ),
+    KnownFailure(
+        "module-misspelled",
+        "The name of a module is misspelled",
+        "There is no module {0}; an installed one, or one beside the script, has nearly that name.",
+        "import `{1}`; only if you mean another one, `%pip install` the package that provides it",
+        "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError",
+        signs=("No module named '...'. Did you mean: '...'?",),
     ),
     KnownFailure(
         "module-missing",
@@ -512,133 +514,6 @@ KNOWN = (
     ),
 )
 """Failures that end a run."""
-
-REMARKS = (
-    KnownFailure(
-        "alone",
-        "Workers that train alone",
-        "Each worker trained by itself: the code created no MultiWorkerMirroredStrategy, or "
-        "TF_CONFIG was missing when it did.",
-        "create `strategy = tf.distribute.MultiWorkerMirroredStrategy()` right after the import "
-        "and the model within `strategy.scope()`; leave TF_CONFIG unchanged",
-        _TUTORIAL,
-        symptoms=(Finding(Symptom.ALONE),),
-    ),
-    KnownFailure(
-        "out-of-data",
-        "Less data than steps or workers",
-        "A worker ran out of data before it had done the requested steps; it did fewer steps, "
-        "or none.",
-        "`repeat()` the dataset, reduce `steps_per_epoch`, or use smaller batches without "
-        "`drop_remainder`",
-        _TUTORIAL,
-        signs=("Your input ran out of data; interrupting training",),
-    ),
-    KnownFailure(
-        "nccl-ignored",
-        "NCCL without GPUs, ignored",
-        "NCCL works only between NVIDIA GPUs. This task saw none, so TensorFlow used another "
-        "implementation.",
-        "leave the implementation to TensorFlow (AUTO), or use `CommunicationImplementation.RING`",
-        "https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions",
-        signs=("Enabled NCCL communication but no GPUs detected/specified",),
-    ),
-    KnownFailure(
-        "own-tf-config",
-        "The code sets TF_CONFIG itself",
-        "The task's server listened at {address}, not at the address in its TF_CONFIG: the code "
-        "set another one.",
-        _LEAVE_TF_CONFIG,
-        _TUTORIAL,
-        symptoms=(Finding(Symptom.ELSEWHERE),),
-    ),
-)
-"""Problems with which a run continues, but not as intended."""
-
-STALLS = (
-    KnownFailure(
-        "stalled-sizes",
-        "Waiting for a task that does not exist",
-        "The code's TF_CONFIG lists more tasks than this cluster has, and {peer} will never start.",
-        _LEAVE_TF_CONFIG,
-        _TUTORIAL,
-        symptoms=(Finding(Symptom.WAITS_FOR_MISSING_TASK),),
-    ),
-    KnownFailure(
-        "stalled-twice",
-        "Waiting for a task whose worker claims to be another",
-        "Two workers claim to be {peer}, so one task has no worker: their TF_CONFIG has the "
-        "same index.",
-        _LEAVE_TF_CONFIG,
-        _TUTORIAL,
-        symptoms=(Finding(Symptom.TAKES_ANOTHERS_ADDRESS),),
-    ),
-    KnownFailure(
-        "stalled-second-process",
-        "A second process of the same task",
-        "The code starts processes that run it again from the start: they try to create the "
-        "strategy as well, are rejected, and never answer.",
-        _GUARD,
-        "https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods",
-        symptoms=(Finding(Symptom.SECOND_PROCESS),),
-    ),
-    KnownFailure(
-        "stalled-before-strategy",
-        "A worker that does not reach the strategy",
-        "Creating the strategy waits for every task, and this one is still doing something else.",
-        "create the strategy first on every worker, and load the data after it",
-        "https://github.com/tensorflow/tensorflow/issues/39922",
-        symptoms=(Finding(Symptom.BEFORE_STRATEGY),),
-    ),
-    KnownFailure(
-        "stalled-unreachable",
-        "A worker that cannot reach the leader",
-        "Both listen, but not where the other expects it: their TF_CONFIG differs, or a proxy "
-        "or firewall is between them.",
-        f"{_LEAVE_TF_CONFIG}; and check `http_proxy`, `grpc_proxy` and the firewall",
-        "https://github.com/tensorflow/tensorflow/issues/50626",
-        symptoms=(Finding(Symptom.UNREACHABLE),),
-    ),
-    KnownFailure(
-        "stalled-save",
-        "Saving on the chief only",
-        "Saving reads variables that are spread over all workers, so every worker must take "
-        "part. The others do something else.",
-        "call `save` on every worker, with `write_path(path)` (`from mwmagic.worker import "
-        "write_path`): the chief's copy is kept",
-        _SAVING,
-        symptoms=(Finding(Symptom.WAITS_IN_SAVE),),
-    ),
-    KnownFailure(
-        "stalled-places",
-        "Waiting for each other in different places",
-        "Each task waits inside an operation that needs every task, but not in the same one: "
-        "the number of steps differs, or the code does different things on different tasks.",
-        "give every worker the same number of steps; save, evaluate and reduce on all of them "
-        "or on none",
-        "https://github.com/tensorflow/tensorflow/issues/37112",
-        symptoms=(Finding(Symptom.DIFFERENT_PLACES),),
-    ),
-    KnownFailure(
-        "stalled-outside",
-        "One task keeps the others waiting",
-        "The others wait inside an operation that needs every task; this one does something else.",
-        "look at the line where it is; `%mw_stacks` shows its whole stack",
-        "https://github.com/tensorflow/tensorflow/issues/37112",
-        symptoms=(Finding(Symptom.KEEPS_OTHERS_WAITING),),
-    ),
-    KnownFailure(
-        "stalled-end",
-        "A worker that has finished does not end",
-        "The interpreter frees what global variables hold, and that never returns. With an "
-        "iterator of TensorFlow whose dataset runs Python, as in `tf.py_function`, it happens now "
-        "and then, without mwmagic too: TensorFlow waits for a thread that may no longer run.",
-        "`del` the iterator at the end of the program, or create it in a function",
-        "https://docs.python.org/3.14/c-api/init.html#cautions-regarding-runtime-finalization",
-        symptoms=(Finding(Symptom.DOES_NOT_END),),
-    ),
-)
-"""Problems that keep a run from making progress."""
 
 ENTRIES = {known.name: known for known in (*KNOWN, *REMARKS, *STALLS)}
 """Every entry, by name."""

@@ -22,6 +22,8 @@ from mwmagic.words.run import line, remarks, waiting_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from IPython.display import DisplayHandle
+
     from mwmagic.client.cluster import Cluster
     from mwmagic.client.run import Run
     from mwmagic.dashboard.board import Board, Widget
@@ -43,6 +45,10 @@ def _print(status: RunStatus, notes: Sequence[str] = ()) -> None:
     print(text(status), *notes, sep="\n")  # noqa: T201 - the output of the cell
 
 
+SHOWN_AGAIN_SECONDS = 2.0
+"""How often a run of another process is shown again, from its record."""
+
+
 class Displays:
     """The dashboards of this notebook, one for each cluster."""
 
@@ -50,6 +56,7 @@ class Displays:
         self._boards: dict[Cluster, Board] = {}
         self._spare: Widget | None = None
         self._sweep: SweepBoard | None = None
+        self._closed = threading.Event()
 
     def _widgets(self) -> list[Widget]:
         spare = [] if self._spare is None else [self._spare]
@@ -90,7 +97,7 @@ class Displays:
             self.show(run)
 
     def keep(self, record: Record, status: RunStatus) -> None:
-        """Show the state of a run at this moment, and its notices; they are not updated."""
+        """Show a recorded run and its notices; of one that is going, follow the record."""
         from mwmagic.words.comparison import notices
 
         notes = notices(record)
@@ -99,7 +106,23 @@ class Displays:
             return
         from mwmagic.dashboard.static import recorded
 
-        display(recorded(record, status, notes), raw=True)
+        shown = recorded(record, status, notes)
+        if status.over:
+            display(shown, raw=True)
+            return
+        handle = display(shown, raw=True, display_id=True)
+        threading.Thread(target=self._follow, args=(handle, record), daemon=True).start()
+
+    def _follow(self, handle: DisplayHandle, record: Record) -> None:
+        """Show a run of another process as its record has it, until it is over."""
+        from mwmagic.dashboard.static import recorded
+        from mwmagic.words.comparison import notices
+
+        over = False
+        while not over and not self._closed.wait(SHOWN_AGAIN_SECONDS):
+            now = record.read_once()
+            over = now.status.over
+            handle.update(recorded(now, now.status, notices(now)), raw=True)
 
     def show(self, run: Run, notice: str = "") -> None:
         """Show a run below the cell that is being executed."""
@@ -173,6 +196,7 @@ class Displays:
 
     def close(self) -> None:
         """Stop every live display."""
+        self._closed.set()
         for board in self._boards.values():
             board.close()
         self._boards.clear()

@@ -65,6 +65,7 @@ def _live() -> Parser:
         "The first such cell starts them.",
     )
     _add_tasks(parser)
+    parser.omitted = ("--index", "--tasks")
     return parser
 
 

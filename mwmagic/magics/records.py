@@ -91,6 +91,8 @@ def mw_show(session: Session, given: Namespace, _cell: str) -> Run | Record:
     """Show a run below this cell."""
     found = session.run(given.run) or session.record(given.run)
     if not session.quiet:
+        if given.run is not None:
+            session.say_owner(found)
         session.displays.show_any(found)
     return found
 

@@ -29,7 +29,7 @@ from mwmagic.model.options import OPTIONS
 from mwmagic.model.status import RunState
 from mwmagic.model.values import encodable
 from mwmagic.model.variables import ANNOUNCED, SESSION
-from mwmagic.record import runs
+from mwmagic.record import Record, runs
 from mwmagic.words.run import exit_notice, headline
 
 from .display import Displays
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mwmagic.client.live.session import Live
     from mwmagic.client.run import Run
     from mwmagic.errors import SupervisorError
-    from mwmagic.record import Record
 
 __all__ = ["Session"]
 
@@ -274,10 +273,18 @@ class Session:
     def _last(self, records: Sequence[Record]) -> Record:
         """Return the last run of the cluster with this name, else of any cluster, and say which."""
         record = self._choose(records)
-        going = "" if record.status.over else ", which another process owns"
-        if going or record.cluster not in (self._name, ""):
-            self.say(f"run {record.number} belongs to the cluster {record.cluster!r}{going}")
+        self._say_cluster(record, unless=(self._name, ""))
         return record
+
+    def say_owner(self, run: Run | Record) -> None:
+        """Say which cluster a run is on, if another process owns that and the run is not over."""
+        if isinstance(run, Record) and not run.status.over:
+            self._say_cluster(run)
+
+    def _say_cluster(self, record: Record, unless: tuple[str, ...] = ()) -> None:
+        going = "" if record.status.over else ", which another process owns"
+        if going or record.cluster not in unless:
+            self.say(f"run {record.number} belongs to the cluster {record.cluster!r}{going}")
 
     def _choose(self, records: Sequence[Record]) -> Record:
         mine = (record for record in reversed(records) if record.cluster == self._name)

@@ -61,8 +61,8 @@ def check_compiles(body: str) -> None:
         line = error.lineno or 1
         text = body.splitlines()[line - 1].strip() if body else ""
         raise BadArguments(
-            f"line {line + 1} of the cell, `{text[:100]}`: {type(error).__name__}: {error.msg}; the "
-            "interpreters of live cells were not started"
+            f"line {line + 1} of the cell, `{text[:100]}`: {type(error).__name__}: {error.msg}; "
+            "the interpreters of live cells were not started"
         ) from None
     except ValueError:
         pass  # a null byte, which the workers report

@@ -75,6 +75,7 @@ def _worker() -> Parser:
     add("--wait", action="store_true", help="Wait for the run to end, like %%mw_wait.")
     add("--timeout", type=_SECONDS, metavar="S", help="With --wait: time limit in seconds.")
     add("--no-run", action="store_true", help="Write the file without launching it.")
+    parser.omitted = ("--index", "--file")
     return parser
 
 
@@ -181,6 +182,7 @@ _WAIT = Parser(
     "%mw_wait", "Wait for the run to end; raise WorkerFailed, with the cause, if it fails."
 )
 _WAIT.add_argument("--timeout", type=_SECONDS, metavar="S", help="Time limit in seconds.")
+_WAIT.omitted = ("--timeout",)
 
 
 @magic(_WAIT, shows=True)

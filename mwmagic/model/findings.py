@@ -81,6 +81,7 @@ class Symptom(str, Enum):
     FINISHED_DURING_SAVE = "finished-during-save"
     # What the user should know although the run continues.
     ALONE = "alone"
+    OUTSIDE_SCOPE = "outside-scope"
     ELSEWHERE = "elsewhere"
     LOGGED = "logged"
     JOB_ENDS = "job-ends"

@@ -181,7 +181,7 @@ class ClusterOptions:
     idle: float = _option(
         86400.0,
         "How long a detached cluster on which nothing runs waits for a new owner before it ends, "
-        "such as 12h; 0 waits for ever.",
+        "such as 12h; a day by default, and 0 waits for ever.",
         Repeated.UPDATE,
         parse=read_duration,
         allowed="a number of seconds from 0, or typed as 90, 30m or 1h30m",

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplicaSpec
-from tensorflow.python.eager import context
 
 from mwmagic.hooks import (
     INPUT_WAIT,
     METRIC_SUMS,
     divides_batches,
     first_local,
-    in_cluster,
-    spans_workers,
+    trains_alone,
 )
 from mwmagic.model.variables import ANNOUNCED
 from mwmagic.recovery.task.updates import enter, leave, within_step
@@ -379,9 +377,7 @@ def _point_out_training_alone() -> None:
     original = TensorFlowTrainer.fit
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Creating the strategy leaves this in TensorFlow's context.
-        made = getattr(context.context(), "_collective_leader", None)
-        if made and in_cluster() and not spans_workers(self.distribute_strategy):
+        if trains_alone(self.distribute_strategy):
             warnings.warn(ALONE, stacklevel=2)
         return original(self, *args, **kwargs)
 

@@ -174,6 +174,14 @@ class Processes:
         found = {one.symptom is Symptom.LEFT_OUT: one for task in self for one in task.notices}
         return tuple(Remark(finding=found[left]) for left in sorted(found))
 
+    def outside(self) -> tuple[Remark, ...]:
+        """Return which tasks trained a model that was created outside their strategy's scope."""
+        found = tuple(str(one.task) for one in self if one.output.training.outside)
+        if not found:
+            return ()
+        finding = Finding(Symptom.OUTSIDE_SCOPE, found[0])
+        return (Remark(finding.symptom.value, found, finding),)
+
     def full(self) -> tuple[Remark, ...]:
         """Return which logs could not be written on another machine."""
         return tuple(Remark(finding=one.full) for one in self if one.full is not None)

@@ -477,6 +477,7 @@ class ActiveRun:
             setbacks=self._exits.resumed(self.gang.attempt, self._trained("began")),
             notices=(
                 *self._processes.started(),
+                *self._processes.outside(),
                 *self._processes.full(),
                 *self._processes.cut(),
             ),

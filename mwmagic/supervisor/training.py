@@ -42,6 +42,7 @@ __all__ = [
     "Growth",
     "History",
     "Imports",
+    "OutsideScope",
     "Report",
     "SlowSteps",
     "TooLate",
@@ -80,6 +81,11 @@ class Imports:
 
 
 @dataclass(frozen=True)
+class OutsideScope:
+    """A `fit` of a model that was created outside the scope of the strategy over all workers."""
+
+
+@dataclass(frozen=True)
 class TooLate:
     """A variable that a warm process's program sets before an import that was over before."""
 
@@ -98,7 +104,7 @@ class FitVariables:
     given: dict[str, Any]
 
 
-Report = Update | History | FitVariables | Imports | TooLate | Window
+Report = Update | History | FitVariables | Imports | OutsideScope | TooLate | Window
 
 
 class Training:
@@ -116,6 +122,8 @@ class Training:
         What was wrong with the latest packet that was not a report.
     imports
         How long each module took that it imported itself, if they took long.
+    outside
+        Whether it trained a model that was created outside its strategy's scope.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -126,6 +134,7 @@ class Training:
         self.unreadable: str | None = None
         self.furthest = FurthestPoint()
         self.imports: dict[str, float] = {}
+        self.outside = False
         self._progress = Progress()
         self._reported: set[str] = set()
         self._placed = False  # its reports say where it is
@@ -183,6 +192,8 @@ class Training:
             return None
         if isinstance(report, Imports):
             self.imports = report.seconds
+        elif isinstance(report, OutsideScope):
+            self.outside = True
         elif isinstance(report, Update):
             self._reported |= report.metrics.keys()
             self._place(report)
@@ -313,6 +324,8 @@ def report_in(data: str) -> Report:
         return _imports(said)
     if said.get("kind") == "late":
         return _late(said)
+    if said.get("kind") == "outside":
+        return OutsideScope()
     if said.get("kind") == "given":
         return _given(said)
     if said.get("kind") == "steps":

@@ -35,6 +35,7 @@ __all__ = [
     "inherited_words",
     "notices",
     "plain",
+    "row_name",
     "tables",
     "unlike_words",
 ]
@@ -107,6 +108,12 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def row_name(row: Aspect) -> str:
+    """Return how a table names a row: a run has many values of a metric, and the best is shown."""
+    metric = row.kind == "result" and row.name not in ("state", "took")
+    return f"best {row.name}" if metric else row.name
+
+
 def cells(found: SideBySide, row: Aspect) -> list[str]:
     """Return a row's values as text, a best one of results with a star."""
     if row.name == "took" and row.kind == "result":
@@ -160,7 +167,7 @@ def plain(found: SideBySide) -> str:
     rows = [heads]
     for name, several in tables(found):
         rows.append([f"{name}:"])
-        rows += [[f"  {row.name}", *cells(found, row)] for row in several]
+        rows += [[f"  {row_name(row)}", *cells(found, row)] for row in several]
     lines = aligned(rows)
     same, code = alike(found), code_lines(found)
     lines += [f"the same in all: {same}"] if same else []
@@ -245,7 +252,7 @@ def _results(found: SideBySide) -> Iterator[str]:
             if (after > before) == rises(name)
             else "worse"
         )
-        yield f"{name} {value_text(before)} → {value_text(after)} ({better})"
+        yield f"best {name} {value_text(before)} → {value_text(after)} ({better})"
     if earlier.seconds is not None and now.seconds is not None:
         yield f"{took_text(earlier.seconds)} → {took_text(now.seconds)}"
 

@@ -151,6 +151,7 @@ _OBSERVED: dict[Symptom, Callable[[Finding], str]] = {
         f"finished while {f.peer or 'another task'} was saving, which needs every task"
     ),
     Symptom.ALONE: lambda _: "trained, and never started a server for the others",
+    Symptom.OUTSIDE_SCOPE: lambda _: "trained a model that is not of its strategy",
     Symptom.ELSEWHERE: lambda f: f"listened at {f.address}, which was not its address",
     Symptom.LOGGED: lambda _: "reported it in its log",
     Symptom.JOB_ENDS: _job_ends,

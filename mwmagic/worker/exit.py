@@ -34,6 +34,7 @@ __all__ = [
     "flush",
     "is_success",
     "leave",
+    "like_module",
     "report_failure",
     "send_reports",
     "set_last",
@@ -107,6 +108,30 @@ def _message(error: BaseException, characters: int) -> str:
         return "<its text is not available>"
 
 
+CLOSE_RATIO = 0.8
+"""How alike two modules' names must be, from 0 to 1, for one to be a misspelling of the other."""
+
+
+def like_module(error: BaseException) -> str:
+    """Say which module that is there has nearly the name of a missing one, as Python 3.15 does."""
+    if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
+        return ""
+    package, _, name = error.name.rpartition(".")
+    try:
+        folders = list(sys.modules[package].__path__) if package else None
+        known = {one.name for one in standard("pkgutil").iter_modules(folders)}
+    except Exception:  # noqa: BLE001 - import hooks of the user's may raise anything
+        return ""
+    if not package:
+        known |= {*sys.stdlib_module_names}
+    # Of `tensorflow` and `tensorflow_hub` neither is the other misspelled.
+    known = {one for one in known if not one.startswith(("_", f"{name}_"))}
+    names = {one.lower(): one for one in known if not name.startswith(f"{one}_")}
+    found = standard("difflib").get_close_matches(name.lower(), names, 1, CLOSE_RATIO)
+    close = ".".join(filter(None, [package, *(names[one] for one in found)]))
+    return f". Did you mean: {close!r}?" if found and close != error.name else ""
+
+
 def _told(error: BaseException, characters: int) -> dict[str, object]:
     text = _message(error, characters)
     return {"type": type(error).__name__, "message": text, "files": _files(error)}
@@ -135,9 +160,9 @@ def report_failure(error: BaseException, script: str, path: str | None) -> dict[
     told = {**_told(error, MESSAGE_CHARACTERS), "time": moment, "origins": origins}
     # At once, since this process may be killed while it looks for the places.
     _write(path, told)
-    for origin, (one, _) in zip(origins, chain, strict=True):
-        origin["where"] = _where(one, script)
-    told["where"] = _where(error, script)
+    for known, one in zip([told, *origins], [error, *(one for one, _ in chain)], strict=True):
+        known["where"] = _where(one, script)
+        known["message"] = f"{known['message']}{like_module(one)}"
     _write(path, told)
     return told
 

@@ -22,7 +22,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.errors import MwmagicError
-from mwmagic.hooks import METRIC_SUMS
+from mwmagic.hooks import METRIC_SUMS, trains_alone
 from mwmagic.model.variables import ANNOUNCED
 
 from .reports import Values, is_distributed, number, outbox
@@ -186,6 +186,8 @@ class Watch:
         totals = {"epochs": params.get("epochs"), "steps": params.get("steps")}
         self._place = {name: int(total) for name, total in totals.items() if total}
         self._put("train", {})
+        if self._outbox is not None and _is_outside(self._callbacks.model):
+            self._outbox.put(("outside",), {"kind": "outside"}, {})
         if _LIVE in sys.modules and self._outbox is not None and _is_chief():
             key, message = ("given", self._fits.count), {"kind": "given", "fit": self._fits.count}
             self._outbox.put(key, {**message, "given": _given(vars(sys.modules["__main__"]))}, {})
@@ -337,6 +339,12 @@ class Watch:
         history = getattr(getattr(self._callbacks, "model", None), "history", None)
         found = getattr(history, "history", None)
         return found if isinstance(found, dict) else {}
+
+
+def _is_outside(model: Any) -> bool:
+    """Return whether a model was created outside the scope of the strategy over all workers."""
+    made = "tensorflow" in sys.modules
+    return made and trains_alone(getattr(model, "distribute_strategy", None))
 
 
 def _given(names: Mapping[str, Any]) -> dict[str, Any]:

@@ -264,14 +264,15 @@ def test_what_changed_is_said_of_a_finished_run(here, shell):
     write(here, 128, 0.27, extra="print(1)\nprint(2)\n")
     assert shell("show", "2")[1].splitlines()[-1] == (
         "changed since run 1: units 64 → 128, 2 lines of code; "
-        "val_loss 0.31 → 0.27 (better), 1 min 4 s → 2 min 8 s"
+        "best val_loss 0.31 → 0.27 (better), 1 min 4 s → 2 min 8 s"
     ).replace("1 min 4 s", "1:04").replace("2 min 8 s", "2:08")
     write(here, 32, 0.5, how="stopped")
     write(here, 128, 0.28, extra="print(1)\nprint(2)\n")
     assert not shell("show", "4")[1].splitlines()[-1].startswith("changed"), "nothing was"
     shell("tag", "1", "baseline")
     line = shell("show", "4")[1].splitlines()[-1]
-    assert line.startswith("changed since run 1 (baseline): units 64 → 128, 2 lines of code; val")
+    begun = "changed since run 1 (baseline): units 64 → 128, 2 lines of code; best val"
+    assert line.startswith(begun)
     assert not any("changed" in line for line in shell("show", "1")[1].splitlines())
 
 

@@ -743,6 +743,11 @@ NOTED = (
         + "with strategy.scope():\n    model = make()\nmodel.fit(*data(8), verbose=2)",
     ),
     Case(
+        "outside-scope",
+        Finding(Symptom.OUTSIDE_SCOPE),
+        STRATEGY + MODEL + "make().fit(*data(8), verbose=2)",
+    ),
+    Case(
         "out-of-data",
         "Your input ran out of data; interrupting training",
         GANG

@@ -11,7 +11,8 @@ import pytest
 from mwmagic.diagnosis import Exit, diagnose, kind
 from mwmagic.diagnosis.first import is_consequence
 from mwmagic.diagnosis.known import KnownFailure, recognise
-from mwmagic.diagnosis.table import ENTRIES, KNOWN, REMARKS, STALLS
+from mwmagic.diagnosis.running import REMARKS, STALLS
+from mwmagic.diagnosis.table import ENTRIES, KNOWN
 from mwmagic.gang import FailureKind
 from mwmagic.model.findings import Cause, Finding, Symptom
 from mwmagic.words.failure import explain, headline

@@ -14,6 +14,7 @@ from processes import agents_of, eventually, pid_of
 from provocations import CASES, GANG, NOTED, PLAIN, STUCK
 
 from mwmagic import Cluster
+from mwmagic.client.records import explained
 from mwmagic.diagnosis import Exit, diagnose
 from mwmagic.diagnosis.known import recognise
 from mwmagic.diagnosis.table import ENTRIES
@@ -161,6 +162,16 @@ def test_a_line_with_an_old_name_is_corrected(gang, launch):
     assert said[at + 1].strip() == "tf.keras.metrics.Mean().reset_state()"
 
 
+def test_a_misspelled_module_is_recognised(gang, launch):
+    error = failure(launch(gang, "import tensorflw as tf"))
+    assert (error.cause.known, error.cause.gaps) == (
+        "module-misspelled",
+        ("tensorflw", "tensorflow"),
+    )
+    assert "No module named 'tensorflw'. Did you mean: 'tensorflow'?" in str(error)
+    assert "Try: import `tensorflow`; only if you mean another one" in str(error)
+
+
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 def test_what_keras_lacks_is_recognised(plain, launch, case):
     assert_known(launch(plain, case.script), case)
@@ -172,7 +183,48 @@ def test_a_success_with_an_unintended_outcome_is_noticed(gang, launch, case):
     run.wait(60)
     noticed = {remark.known: remark for remark in run.status().remarks}
     assert noticed[case.name].tasks == ("worker:0", "worker:1")
+    assert len({"alone", "outside-scope"} & noticed.keys()) <= 1
     assert ENTRIES[case.name].remedy in remark(noticed[case.name])
+
+
+OUTSIDE = """
+import os, time
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+class Until(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, *_):
+        while not Path("go").exists():
+            time.sleep(0.02)
+
+def fitted(**options):
+    model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.zeros((8, 4), "float32")
+    model.fit(x, x[:, :1], verbose=0, **options)
+
+with strategy.scope():
+    fitted()
+if os.environ["MWMAGIC_TASK"] == "worker:1":
+    import warnings
+    warnings.simplefilter("ignore")
+    fitted(callbacks=[Until()])
+"""
+
+
+def test_a_model_outside_the_scope_is_noticed_while_it_trains(gang, launch, tmp_path):
+    run = launch(gang, OUTSIDE)
+    [found] = eventually(lambda: run.status().remarks)
+    assert not run.over
+    assert (found.known, found.tasks) == ("outside-scope", ("worker:1",))
+    (tmp_path / "go").touch()
+    run.wait(60)
+    assert run.status().remarks == (found,)
+    told = explained(run.record)[1]
+    assert told[0].endswith("is finished: it did not fail")
+    assert told[1:] == [remark(found)]
 
 
 def test_a_program_without_the_framework_is_not_said_to_train_alone(gang, launch):

@@ -10,7 +10,8 @@ from provocations import GANG, MODEL
 
 from mwmagic import Cluster
 from mwmagic.diagnosis.known import AT_LINES, Choice
-from mwmagic.diagnosis.table import ENTRIES, REMARKS, STALLS
+from mwmagic.diagnosis.running import REMARKS, STALLS
+from mwmagic.diagnosis.table import ENTRIES
 from mwmagic.errors import WorkerFailed
 from mwmagic.model.options import ClusterOptions
 from mwmagic.model.variables import KERAS_MODES

@@ -105,13 +105,13 @@ def test_differences_come_first_and_what_is_the_same_is_one_line(tmp_path):
     record(tmp_path, 64, losses=[("loss", 0.5)])
     record(tmp_path, 128, losses=[("loss", 0.25)])
     assert plain(found(tmp_path)).splitlines()[2:] == [
-        "         run 1     run 2",
+        "             run 1     run 2",
         "parameters:",
-        "  units  64        128",
+        "  units      64        128",
         "results:",
-        "  state  finished  finished",
-        "  loss   0.5       0.25 ★",
-        "  took   1:04      2:08",
+        "  state      finished  finished",
+        "  best loss  0.5       0.25 ★",
+        "  took       1:04      2:08",
         "the same in all: config.lr=0.1, label=<b>",
     ]
 

@@ -139,6 +139,32 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant(line, meant):
     )
 
 
+def test_a_default_is_shown_as_people_read_it():
+    shown = " ".join(mw_cluster.parser.format_help().split())
+    assert "such as 12h; a day by default, and 0 waits for ever." in shown
+    assert "86400" not in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("%mw_wait 30", "30; did you mean --timeout 30?"),
+        ("%mw_wait soon", "soon"),
+        ("%%mw_worker main.py --wait", "main.py; did you mean --file main.py?"),
+        ("%%mw_worker 1", "1; did you mean --index 1?"),
+        ("%%mw_live 1", "1; did you mean --index 1?"),
+        ("%%mw_live 0,worker:1", "0,worker:1; did you mean --tasks 0,worker:1?"),
+    ],
+)
+def test_a_value_without_its_option_is_refused_with_the_option(line, meant):
+    name, _, rest = line.partition(" ")
+    with pytest.raises(BadArguments) as refused:
+        find(name).parser.read(rest)
+    assert str(refused.value) == (
+        f"{name}: unrecognized arguments: {meant}\n`{name} --help` lists what it takes"
+    )
+
+
 def test_a_run_that_is_named_by_a_flag_is_refused_with_how_to_name_it():
     with pytest.raises(BadArguments, match="--run 1; did you mean RUN without a flag\\?"):
         find("%mw_export").parser.read("script --run 1")

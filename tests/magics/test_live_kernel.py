@@ -62,6 +62,7 @@ def test_cells_live_on_every_task(kernel):
 
 
 def test_a_failure_is_reported_with_the_line_of_the_cell(kernel, tmp_path):
+    (tmp_path / "helper.py").touch()
     kernel.run(DECLARE)
     kernel.run(RANK)
     failed = kernel.run("%%mw_live\nif rank:\n    raise ValueError('bad batch')")
@@ -87,6 +88,8 @@ def test_a_failure_is_reported_with_the_line_of_the_cell(kernel, tmp_path):
         " raised SyntaxError: invalid syntax (In [6], line 1), and 1 other task raised too. "
         "All variables are kept"
     )
+    missing = kernel.run("%%mw_live\nimport helpr").error
+    assert "raised ModuleNotFoundError: No module named 'helpr'. Did you mean: 'helper'?" in missing
     assert kernel.run("%%mw_live\nprint(rank)").error is None
 
 

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 from kernels import started
+from processes import eventually
 
 from mwmagic.record import runs
 from mwmagic.words.table import RunTable
@@ -23,6 +24,39 @@ LAUNCHING = dedent(
     """
 )
 SESSION = {"JPY_SESSION_NAME": "/home/user/train.ipynb"}
+
+
+GOING = """
+%%mw_worker
+import time
+from pathlib import Path
+from mwmagic.worker import report
+report(step=3, steps=100, loss=0.5)
+while not Path("go").exists():
+    time.sleep(0.02)
+report(step=4, steps=100, loss=0.25)
+while not Path("end").exists():
+    time.sleep(0.02)
+"""
+
+
+def test_a_run_of_another_notebook_is_followed(kernel, nursery, tmp_path):
+    with started(nursery, tmp_path, type(kernel), **SESSION) as train:
+        train.run("%load_ext mwmagic")
+        train.run("%mw_cluster 1 --no-warm")
+        train.run(GOING.lstrip())
+        shown = kernel.run("%mw_show 1")
+        assert shown.text == "run 1 belongs to the cluster 'train', which another process owns\n"
+
+        def says(words):
+            """Whether the picture below the cell, which changes while no cell runs, says this."""
+            return any(words in data["text/plain"] for data in kernel.run("1").shown.values())
+
+        eventually(lambda: says("step 3/100  loss 0.5"))
+        (tmp_path / "go").touch()
+        eventually(lambda: says("step 4/100  loss 0.25"))
+        (tmp_path / "end").touch()
+        eventually(lambda: says("run 1: finished"))
 
 
 def test_two_notebooks_in_one_folder(kernel, nursery, tmp_path):

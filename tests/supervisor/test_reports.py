@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mwmagic.logs import Guard
-from mwmagic.supervisor.training import FitVariables, History, Imports, TooLate, Training, report_in
+from mwmagic.supervisor.training import (
+    FitVariables,
+    History,
+    Imports,
+    OutsideScope,
+    TooLate,
+    Training,
+    report_in,
+)
 
 BAR = b"Epoch 1/3\n\r 4/10 \xe2\x94\x81\xe2\x94\x81 1s 64ms/step - accuracy: 0.5000 - loss: 0.5000"
 
@@ -189,3 +197,11 @@ def test_how_long_imports_took():
     for wrong in ([], {"a": "x"}, {str(number): 1 for number in range(9999)}, None):
         assert training.on_packet(json.dumps({"kind": "imports", "seconds": wrong})) is None
     assert training.imports == {"pandas": 0.5, "a.b": 1.0}
+
+
+def test_a_model_outside_its_strategys_scope_is_noted():
+    training = Training(Guard(lambda _: None))
+    assert not training.outside
+    assert training.on_packet('{"kind": "outside"}') == OutsideScope()
+    assert training.outside
+    assert training.latest is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
-from mwmagic.worker.exit import MEMBERS_LIMIT, report_failure, summary
+from mwmagic.worker.exit import MEMBERS_LIMIT, like_module, report_failure, summary
 
 
 class Group(Exception):
@@ -62,3 +64,34 @@ def test_a_report_has_the_members_of_a_group_as_origins(tmp_path):
         "first is empty",
         "second\nlocked\nsince Monday",
     ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "close"),
+    [
+        ("helpr", "helper"),
+        ("Helper", "helper"),
+        ("jsn", "json"),
+        ("json.decodr", "json.decoder"),
+        ("helper_of_others", None),
+        ("hel", None),
+        ("no_such_module", None),
+        ("helper.inner", None),
+    ],
+)
+def test_a_missing_module_is_told_with_one_of_nearly_its_name(
+    tmp_path, monkeypatch, missing, close
+):
+    (tmp_path / "helper.py").touch()
+    (tmp_path / "hel_once_more.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(missing)
+    hint = f". Did you mean: {close!r}?" if close else ""
+    assert like_module(caught.value) == hint
+    told = report_failure(caught.value, "main.py", None)
+    assert told["message"] == f"{caught.value}{hint}"
+    later = RuntimeError("later")
+    later.__cause__ = caught.value
+    [origin] = report_failure(later, "main.py", None)["origins"]
+    assert origin["message"] == told["message"]

@@ -44,7 +44,7 @@ from mwmagic.model.live import CELL_BYTES, FREED, PROGRAM_CELL
 from mwmagic.model.ownership import is_ours
 from mwmagic.recovery.task import collectives, state
 from mwmagic.recovery.task.collectives import CollectiveEnded, Collectives
-from mwmagic.worker.exit import set_last, summary
+from mwmagic.worker.exit import like_module, set_last, summary
 from mwmagic.worker.line import descriptor, save_file
 from mwmagic.worker.runtime import outlast_sleep
 
@@ -479,7 +479,7 @@ def _raised(error: BaseException, name: str) -> dict[str, Any]:
         lines = [one.lineno for one in traceback.extract_tb(trace) if one.filename == name]
         line = lines[-1] if lines else None
     try:
-        message = summary(error)
+        message = f"{summary(error)}{like_module(error)}"
         text = _printed(error, trace)
     except BaseException:  # noqa: BLE001 - the user's own `__str__` may raise anything
         message = text = "<its text is not available>"
