@@ -23,10 +23,9 @@ from mwmagic.frameworks.environment import backend_environment, option_environme
 from mwmagic.gang import Role, roles
 from mwmagic.logs.terminal import printable
 from mwmagic.model.cluster import ClusterSpec
+from mwmagic.model.live import EXCHANGE
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.values import counted
-
-from .live.session import EXCHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
