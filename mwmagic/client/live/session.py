@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Live", "session_of"]
 
-_SESSION = Path(__file__).parents[2] / "worker" / "live" / "session.py"
+_SESSION = "from mwmagic.worker.live.cells import serve\n\nserve()\n"
 """The program that the tasks run."""
 
 COMPLETION_SECONDS = 0.3
@@ -379,9 +379,8 @@ def session_of(cluster: Cluster, connection: Connection) -> Live:
     found = living(cluster, connection)
     if found is not None:
         return found
-    source = _SESSION.read_text(encoding="utf-8")
     program = Launch(LIVE_SCRIPT, cwd=".", live=True)
-    run = launch(cluster, program, source, restarts=0)
+    run = launch(cluster, program, _SESSION, restarts=0)
     return Live(cluster, run, connection)
 
 
