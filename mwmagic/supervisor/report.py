@@ -14,9 +14,8 @@ from mwmagic.diagnosis import diagnose, kind
 from mwmagic.frameworks import framework_for
 from mwmagic.logs import Guard
 from mwmagic.logs.progress import Update
-from mwmagic.model.findings import Finding, Remark, Symptom
+from mwmagic.model.findings import Finding, Remark, Symptom, Window
 from mwmagic.model.machine import several
-from mwmagic.model.slowness import Window
 from mwmagic.model.status import Delay, RunState, RunStatus, Setback
 from mwmagic.record.metrics import (
     GIVEN,

@@ -12,8 +12,7 @@ from mwmagic import gang as g
 from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
-from mwmagic.model.findings import Whereabouts
-from mwmagic.model.slowness import Window
+from mwmagic.model.findings import Whereabouts, Window
 from mwmagic.model.status import (
     RunState,
     RunStatus,
