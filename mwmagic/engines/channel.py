@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import SupervisorError
 from mwmagic.model.messages import COMMANDS, EVENTS, VERSION, Message, check, decode, encode
 
-from .engine import code_archive
+from . import code_archive
 from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from .engine import Host
+    from . import Host
     from .link import Link
 
 __all__ = ["Channel"]

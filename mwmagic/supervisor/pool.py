@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from mwmagic.agent.system import LIBC
-from mwmagic.engines import engine_for
-from mwmagic.engines.engine import PreparingEngine
+from mwmagic.engines import PreparingEngine, engine_for
 from mwmagic.engines.link import within
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
