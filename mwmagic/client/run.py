@@ -551,7 +551,7 @@ def tracked(launch: Launch, options: ClusterOptions) -> Iterator[Launch]:
         group = f"{launch.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}-{token_hex(2)}"
         yield replace(launch, env={**launch.env, name: group})
     else:
-        from .trackers import mlflow_run  # which imports MLflow
+        from mwmagic.experiments.trackers import mlflow_run  # which imports MLflow
 
         with mlflow_run(launch.path.name, launch.env) as variables:
             yield replace(launch, env={**launch.env, **variables})
