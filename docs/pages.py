@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import mwmagic
 from docs import failures
 from mwmagic import errors
-from mwmagic.cli import clusters, records
-from mwmagic.cli.main import parser
+from mwmagic.cli import clusters, parser, records
 from mwmagic.frameworks import frameworks
 from mwmagic.frameworks.environment import meeting_environment, thread_environment
 from mwmagic.magics.extension import CONFIGURABLE
