@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 import mwmagic
 from docs import failures
 from mwmagic import errors
-from mwmagic.cli import clusters, records
-from mwmagic.cli.main import parser
-from mwmagic.engines.engine import PreparingEngine
+from mwmagic.cli import clusters, parser, records
 from mwmagic.frameworks import frameworks
 from mwmagic.frameworks.environment import meeting_environment, thread_environment
 from mwmagic.magics.extension import CONFIGURABLE
@@ -160,7 +158,6 @@ These names, and the [errors](#errors), come from `mwmagic`.
         "[Engines](../internals/engines.md#write-one) shows how to write one.\n"
     )
     parts += _members(import_module("mwmagic.engines"))
-    parts.append(_member(PreparingEngine, "PreparingEngine", "Of `mwmagic.engines.engine`."))
     parts.append(f"## Errors\n\n```text\n{_hierarchy()}\n```\n")
     return "\n".join(parts)
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from mwmagic.model.slowness import SlowCause, Slowdown, Window
+from mwmagic.model.findings import SlowCause, Slowdown, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

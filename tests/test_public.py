@@ -23,7 +23,8 @@ ROOMS = {
     },
     "words": {"explain", "headline", "remark"},
     "engines": {
-        *("ENGINES", "Engine", "GROUP", "Host", "agent_command", "engine_for", "engine_names"),
+        *("ENGINES", "Engine", "GROUP", "Host", "PreparingEngine", "agent_command"),
+        *("engine_for", "engine_names"),
     },
 }
 """What each public room shows; `mwmagic.keras` shows nothing."""

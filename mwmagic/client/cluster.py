@@ -21,7 +21,7 @@ from mwmagic.record.paths import expanded
 
 from . import starting
 from .connection import REPLY_SECONDS, Connection, fetched, placed
-from .run import Run, is_going, prepared, tracked
+from .run import Run, launch
 from .starting import Coordinator, connections, declared, discard, server_of, start_supervisor
 
 if TYPE_CHECKING:
@@ -399,7 +399,7 @@ class Cluster:
         RunActive
             The cluster is busy.
         """
-        launch = Launch(
+        what = Launch(
             str(script),
             args=tuple(map(str, args)),
             given=env or {},
@@ -407,36 +407,7 @@ class Cluster:
             keep=keep,
             answered=answered,
         )
-        return self._launch(launch, source, task, params=params, restarts=restarts, replace=replace)
-
-    def _launch(
-        self,
-        launch: Launch,
-        source: str | None,
-        task: TaskName | None = None,
-        *,
-        params: Mapping[str, Any] | None = None,
-        draft: Path | None = None,
-        restarts: int | None = None,
-        replace: bool | None = None,
-    ) -> Run:
-        """Launch a program; `draft` takes its file's place as soon as the launch is accepted."""
-        tasks = [] if task is None else [str(find_task(task, self.tasks))]
-        again = self.options.restarts if restarts is None else restarts
-        launch, text = prepared(launch, source, self.options.env, params, restarts=again)
-        before, replaces = self.latest, self.options.replace if replace is None else replace
-        if before is not None and (before.kept if launch.keep else replaces and is_going(before)):
-            before.stop()
-        with tracked(launch, self.options) as launch:
-            news = self._connection.request(
-                "launch",
-                tasks=tasks,
-                source=text,
-                draft="" if draft is None else str(draft.resolve()),
-                options={} if restarts is None else {"restarts": restarts},
-                **launch.as_json(),
-            )
-        return Run(self, self._connection, news["run"])
+        return launch(self, what, source, task, params=params, restarts=restarts, replace=replace)
 
     def sweep(
         self,

@@ -23,10 +23,10 @@ from mwmagic.frameworks.environment import backend_environment, option_environme
 from mwmagic.gang import Role, roles
 from mwmagic.logs.terminal import printable
 from mwmagic.model.cluster import ClusterSpec
+from mwmagic.model.live import EXCHANGE
 from mwmagic.model.options import OPTIONS, ClusterOptions
 from mwmagic.model.values import counted
-
-from .live.session import EXCHANGE
+from mwmagic.record.reader import Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
-    "Code",
     "Shared",
     "export",
     "export_record",
@@ -299,36 +298,6 @@ def launched(record: Record) -> tuple[str, list[str], dict[str, str]]:
 def has_values(record: Record) -> bool:
     """Return whether an exported script holds values of variables that the user gave."""
     return any(one.get("given") for one in record.launches) or bool(launched(record)[2])
-
-
-@dataclass(frozen=True)
-class Code:
-    """The code of a run as its record has it, and the folder where the program was.
-
-    The modules beside it are named by their paths there; those in `missing` were too long to be
-    copied.
-    """
-
-    source: Path
-    modules: Mapping[str, Path]
-    missing: tuple[str, ...]
-    folder: Path | None
-
-    @classmethod
-    def of(cls, record: Record) -> Code | None:
-        """Return the code of a run whose tasks run the same; None if its record lacks it."""
-        names = [one.get("source") for one in record.launches]
-        if not names or not isinstance(names[0], str) or not (record.path / names[0]).is_file():
-            return None
-        copies = {name: record.paths.modules / name for name in record.modules()}
-        there = {name: path for name, path in copies.items() if path.is_file()}
-        missing = tuple(name for name in copies if name not in there)
-        return cls(record.path / names[0], there, missing, record.folder)
-
-    def copied(self, to: Path) -> dict[Path, bytes]:
-        """Return the files that `to`, a folder, gets for a script that runs the code there."""
-        files = {to / self.source.name: self.source.read_bytes()}
-        return files | {to / name: path.read_bytes() for name, path in self.modules.items()}
 
 
 def _about(record: Record, code: Code | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mwmagic.record.paths import expanded
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mwmagic.errors import SupervisorError
-    from mwmagic.model.cluster import TaskName
-    from mwmagic.model.messages import Launch, Message
+    from mwmagic.model.messages import Message
 
     from .run import Run
 
@@ -25,7 +24,6 @@ __all__ = [
     "check_end",
     "clusters",
     "judged",
-    "launch",
     "listen",
     "running",
     "serve",
@@ -76,17 +74,6 @@ def attach(name: str, waits: Callable[[], None]) -> Cluster:
 def listen(cluster: Cluster, listener: Callable[[Message], None]) -> Callable[[], None]:
     """Call `listener` with each snapshot, on a thread; return a function that ends that."""
     return cluster._connection.listen(listener)  # noqa: SLF001 - of this package
-
-
-def launch(
-    cluster: Cluster,
-    what: Launch,
-    source: str,
-    task: TaskName | None,
-    **how: Any,  # noqa: ANN401 - see Cluster._launch
-) -> Run:
-    """Launch a cell, of which a notebook says more than `Cluster.run` takes."""
-    return cluster._launch(what, source, task, **how)  # noqa: SLF001 - of this package
 
 
 def judged(run: Run) -> bool:

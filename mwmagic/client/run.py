@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .connection import Connection
 
-__all__ = ["Run", "Stacks", "is_going", "prepared", "program_text", "tracked"]
+__all__ = ["Run", "Stacks", "launch", "program_text", "tracked"]
 
 EXAMINE_SECONDS = 60.0
 """Time limit for the tasks to be examined."""
@@ -468,7 +468,41 @@ def program_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
-def prepared(
+def launch(
+    cluster: Cluster,
+    what: Launch,
+    source: str | None,
+    task: TaskName | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    draft: Path | None = None,
+    restarts: int | None = None,
+    replace: bool | None = None,
+) -> Run:
+    """Launch a program on a cluster, as `Cluster.run` says, which takes less.
+
+    `draft` takes its file's place as soon as the launch is accepted.
+    """
+    connection, options = cluster._connection, cluster.options  # noqa: SLF001 - of this package
+    tasks = [] if task is None else [str(find_task(task, cluster.tasks))]
+    again = options.restarts if restarts is None else restarts
+    what, text = _prepared(what, source, options.env, params, restarts=again)
+    before, replaces = cluster.latest, options.replace if replace is None else replace
+    if before is not None and (before.kept if what.keep else replaces and _is_going(before)):
+        before.stop()
+    with tracked(what, options) as what:
+        news = connection.request(
+            "launch",
+            tasks=tasks,
+            source=text,
+            draft="" if draft is None else str(draft.resolve()),
+            options={} if restarts is None else {"restarts": restarts},
+            **what.as_json(),
+        )
+    return Run(cluster, connection, news["run"])
+
+
+def _prepared(
     launch: Launch,
     source: str | None,
     env: Mapping[str, str],
@@ -517,13 +551,13 @@ def tracked(launch: Launch, options: ClusterOptions) -> Iterator[Launch]:
         group = f"{launch.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}-{token_hex(2)}"
         yield replace(launch, env={**launch.env, name: group})
     else:
-        from .trackers import mlflow_run  # which imports MLflow
+        from mwmagic.experiments.trackers import mlflow_run  # which imports MLflow
 
         with mlflow_run(launch.path.name, launch.env) as variables:
             yield replace(launch, env={**launch.env, **variables})
 
 
-def is_going(run: Run) -> bool:
+def _is_going(run: Run) -> bool:
     """Return whether a run is a program that is going, with all of its tasks launched."""
     status = run.status()
     return not (status.settled or status.live or status.state is RunState.FORMING)

@@ -17,7 +17,7 @@ from mwmagic.words.sweep import scaling_lines, speed_words
 
 from .arguments import add_params, reader
 from .cluster import Cluster
-from .run import program_text
+from .run import launch, program_text
 
 if TYPE_CHECKING:
     import argparse
@@ -263,8 +263,8 @@ def _measure(
     name = f"{plan.options.get('name') or 'cluster'}-scaling-{workers}"
     own = {"workers": workers, "name": name, "detach": False, "directory": str(scaling.root)}
     with Cluster.declare(on_message, **{**plan.declared(), **own}) as cluster:
-        launch = plan.launch(scaling.label(trial))
-        run = cluster._launch(launch, scaling.source, params=trial.params["params"], replace=False)  # noqa: SLF001 - of this package
+        what, params = plan.launch(scaling.label(trial)), trial.params["params"]
+        run = launch(cluster, what, scaling.source, params=params, replace=False)
         on_change(f"{speed_words(trial, plan)}: run {run.number}")
         _until_enough(scaling, run, plan.steps, on_message)
 

@@ -34,6 +34,7 @@ from mwmagic.words.sweep import (
 )
 
 from .planning import AUTO, check_parallel, new_sweep
+from .run import launch
 from .study import StudyTrials
 
 if TYPE_CHECKING:
@@ -343,7 +344,7 @@ class SweepDriver:
         threads = None if own else self._threads(cluster)
         shares = thread_environment(threads) if threads else {}
         what = self._plan.launch(self.sweep.label(trial), shares)
-        run = cluster._launch(what, self._source, params=params, replace=False)  # noqa: SLF001 - of this package
+        run = launch(cluster, what, self._source, params=params, replace=False)
         self._going[cluster] = _Going(trial, run)
         if one.state is TrialState.INTERRUPTED:
             self._say(interrupted_words(one))

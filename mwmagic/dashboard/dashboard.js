@@ -16,8 +16,6 @@ const MARKS = ["", ".noise", ".error", ".note"];
 const TYPING_MS = 250;
 // For how long a button waits for a second click.
 const SURE_MS = 3000;
-// How many failed attempts are shown unfolded.
-const FEW = 3;
 // The hues of a terminal's colours; the lightness follows the theme.
 const HUES = "#888 #d00 #080 #a80 #06d #a0a #088 #888".split(" ");
 // Matches what switches colours on and off in a line, and what marks the ends of a match.
@@ -507,7 +505,7 @@ function newView(model) {
     set(shared, header.shared);
     set(why, header.cause);
     why.parentNode.hidden = !header.cause;
-    list(header.earlier);
+    list(header.earlier, header.unfolded);
     if (gone) return;
     const spent = Math.max(0, (header.ended || Date.now() / 1000 - skew) - header.started);
     const minutes = new Date(1000 * spent).toISOString().slice(14, 19);
@@ -515,9 +513,9 @@ function newView(model) {
   }
 
   // Why earlier attempts failed: each new one is shown, until they are many.
-  function list([heading = "", ...lines]) {
+  function list([heading = "", ...lines], few) {
     earlier.hidden = !heading;
-    if (failed.textContent !== heading) earlier.open = lines.length <= FEW;
+    if (failed.textContent !== heading) earlier.open = few;
     set(failed, heading);
     set(attempts, lines.join("\n"));
   }

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mwmagic.client.arguments import chosen, reader
-from mwmagic.client.trackers import to_mlflow
 from mwmagic.errors import BadArguments, FileTrouble, NoRun
 from mwmagic.experiments.compare import axes_of, chosen_curves, figure
-from mwmagic.experiments.tensorboard import event_file, run_folder
+from mwmagic.experiments.trackers import event_file, run_folder, to_mlflow
 from mwmagic.model.option import read_count, read_list
 from mwmagic.model.values import encodable
 from mwmagic.record import paths

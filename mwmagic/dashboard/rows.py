@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mwmagic.model.status import Reached, RunStatus, TaskStatus
 
 __all__ = [
+    "FOLDED_SETBACKS_COUNT",
     "EqualMetrics",
     "HostGroup",
     "Load",
@@ -50,6 +51,9 @@ __all__ = [
     "host_row",
     "row",
 ]
+
+FOLDED_SETBACKS_COUNT = 3
+"""More failed attempts than these are folded; plain text has the latest of them."""
 
 MOST_UNFOLDED_TASKS = 16
 """The most tasks of a run on several hosts that are all shown; those of more are summarised."""
@@ -293,6 +297,7 @@ def header(view: View, shared: EqualMetrics | None = None) -> dict[str, Any]:
         "folded": bool(groups) and folded(run),
         "cause": "\n".join(blame(run)),
         "earlier": [setbacks_title(run), *setbacks(run)] if run.setbacks else [],
+        "unfolded": len(run.setbacks) <= FOLDED_SETBACKS_COUNT,
         "culprit": run.cause.task if run.cause else None,
         "notice": "\n".join(filter(None, [view.refusal, *remarks(run)])),
         "folder": inside(run.directory),

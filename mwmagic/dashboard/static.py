@@ -35,7 +35,7 @@ from mwmagic.words.run import (
 )
 
 from .journal import last_figures, pictures
-from .rows import grouped
+from .rows import FOLDED_SETBACKS_COUNT, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from .rows import HostGroup
 
 __all__ = [
-    "FOLDED_SETBACKS_COUNT",
     "UNTYPESET",
     "Picture",
     "framed",
@@ -85,10 +84,6 @@ TONES = {"good": "#2e7d32", "bad": "#d32f2f", "run": "#1a73e8", "wait": "#e65100
 They are seen on any background. The words keep its ink: no colour can be read on both
 white and black.
 """
-
-
-FOLDED_SETBACKS_COUNT = 3
-"""More failed attempts than these are folded; plain text has the latest of them."""
 
 
 def text(run: RunStatus, *, timed: bool = False) -> str:

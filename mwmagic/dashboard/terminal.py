@@ -32,8 +32,8 @@ from mwmagic.words.run import (
     tone,
 )
 
-from .rows import grouped
-from .static import FOLDED_SETBACKS_COUNT, text
+from .rows import FOLDED_SETBACKS_COUNT, grouped
+from .static import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

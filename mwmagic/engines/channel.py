@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.errors import SupervisorError
 from mwmagic.model.messages import COMMANDS, EVENTS, VERSION, Message, check, decode, encode
 
-from .engine import code_archive
+from . import code_archive
 from .link import within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from .engine import Host
+    from . import Host
     from .link import Link
 
 __all__ = ["Channel"]
@@ -342,7 +342,19 @@ class Channel:
 
     def _hear(self, line: bytes) -> None:
         try:
-            self._on_event(check(decode(line), EVENTS))
+            event = check(decode(line), EVENTS)
+            number = event.get(_NUMBERED.get(event["type"], "id"))
+            if event["type"] == "hello":
+                self._settle(self._hello, event)
+            elif event["type"] == "need":
+                self._bring()
+            elif event["type"] == "refused" and event["command"] == "hello":
+                self._settle(self._hello, self._refusal(event))
+            elif number is not None:
+                answer = self._refusal(event) if event["type"] == "refused" else event
+                self._settle(self._answers.get(number), answer)
+            else:
+                self.listener(self._dated(event))
         except Exception as error:  # noqa: BLE001 - an agent that nobody hears must not continue
             traceback.print_exc()
             self.host.stderr.feed(f"\n{error}".encode(errors="replace"))
@@ -356,20 +368,6 @@ class Channel:
         if not self._closing:
             await self._ended(PARTING_SECONDS)  # it may have closed only its output
         self._gone()
-
-    def _on_event(self, event: Message) -> None:
-        number = event.get(_NUMBERED.get(event["type"], "id"))
-        if event["type"] == "hello":
-            self._settle(self._hello, event)
-        elif event["type"] == "need":
-            self._bring()
-        elif event["type"] == "refused" and event["command"] == "hello":
-            self._settle(self._hello, self._refusal(event))
-        elif number is not None:
-            answer = self._refusal(event) if event["type"] == "refused" else event
-            self._settle(self._answers.get(number), answer)
-        else:
-            self.listener(self._dated(event))
 
     def _failure(self, what: str) -> SupervisorError:
         """Return an error with the command's own words, and the next step if it never worked."""

@@ -169,9 +169,8 @@ class Pipes:
     async def wait(self) -> None:
         """Wait until the process has ended, and take its last words."""
         await self._process.wait()
-        for pipe in (self._output, self._errors):
-            pipe.read()
-            pipe.close()
+        self._output.finish()
+        self._errors.finish()
         self.events.feed(b"")
 
     def _complained(self, data: bytes) -> None:
@@ -194,15 +193,11 @@ class _Pipe:
         self._on_line = take
         self._busy = busy
         os.set_blocking(descriptor, False)
-        asyncio.get_running_loop().add_reader(descriptor, self._ready)
-
-    def _ready(self) -> None:
-        if not self._busy():
-            self.read()
+        asyncio.get_running_loop().add_reader(descriptor, self.read)
 
     def read(self) -> None:
-        """Take what is there: at most all that a pipe holds."""
-        if self._descriptor is None:
+        """Take what is there, at most all that a pipe holds, unless its taker is busy."""
+        if self._descriptor is None or self._busy():
             return
         try:
             data = os.read(self._descriptor, PIPE_BYTES)
@@ -211,6 +206,12 @@ class _Pipe:
         self._on_line(data)
         if not data:
             self.close()
+
+    def finish(self) -> None:
+        """Take what is left, and close it."""
+        self._busy = lambda: False
+        self.read()
+        self.close()
 
     def close(self) -> None:
         """Close it."""

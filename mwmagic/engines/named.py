@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mwmagic.errors import ClusterError
 
-from .engine import Host, agent_command
+from . import Host, agent_command
 from .link import Stderr
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import statistics
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mwmagic.model.slowness import Window
+from mwmagic.model.findings import Window
 from mwmagic.record.metrics import REPORTED, STEPS, frame_of, parsed
 from mwmagic.record.reader import json_lines
 

@@ -77,30 +77,6 @@ class Magic:
     shows: bool = False
     """Whether it prints or displays its output; if not, the cell shows its result."""
 
-    def call(self, session: Session, line: str, cell: str) -> object:
-        """Call the function with a line, and a cell below it, as the options of all magics say."""
-        try:
-            given = self.parser.read(line)
-        except _HelpShown:
-            return None
-        session.quiet = given.quiet
-        try:
-            result = self.act(session, given, cell)
-        except MwmagicError:
-            raise
-        except KeyboardInterrupt:
-            raise WaitInterrupted(
-                f"{self.parser.prog} was interrupted, and may have done a part of its work; "
-                "`%mw_status` shows where the run is"
-            ) from None
-        except OSError as error:  # a directory or a record was removed or locked
-            raise FileTrouble(file_words(error)) from error
-        if given.out:
-            session.shell.user_ns[given.out] = result
-        if given.quiet or given.out or self.shows:
-            silence(result)
-        return result
-
 
 def magic(
     parser: Parser, *, shows: bool = False
@@ -259,8 +235,29 @@ class Entry:
         return f"<magic {self.written}>"
 
     def __call__(self, line: str, cell: str = "") -> object:
-        """Do what the magic does with a line, and the cell below it."""
-        return find(self.written).call(self._session(), line, cell)
+        """Do what the magic does with a line, and the cell below it, as all magics' options say."""
+        one, session = find(self.written), self._session()
+        try:
+            given = one.parser.read(line)
+        except _HelpShown:
+            return None
+        session.quiet = given.quiet
+        try:
+            result = one.act(session, given, cell)
+        except MwmagicError:
+            raise
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"{one.parser.prog} was interrupted, and may have done a part of its work; "
+                "`%mw_status` shows where the run is"
+            ) from None
+        except OSError as error:  # a directory or a record was removed or locked
+            raise FileTrouble(file_words(error)) from error
+        if given.out:
+            session.shell.user_ns[given.out] = result
+        if given.quiet or given.out or one.shows:
+            silence(result)
+        return result
 
     @property
     def name(self) -> str:

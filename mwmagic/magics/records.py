@@ -13,7 +13,7 @@ from mwmagic.client.arguments import (
     reader,
     table_runs,
 )
-from mwmagic.client.export import KINDS, Code, export_record, has_values, transcript
+from mwmagic.client.export import KINDS, export_record, has_values, transcript
 from mwmagic.client.profiling import add_profile, profile, profile_lines
 from mwmagic.client.reading import add_log_options, chosen_view, pieces, recorded
 from mwmagic.dashboard.exports import FORMATS, add_export, check_options, export_runs
@@ -22,6 +22,7 @@ from mwmagic.dashboard.static import page, text
 from mwmagic.errors import BadArguments, FileTrouble
 from mwmagic.model.option import read_count
 from mwmagic.record import runs
+from mwmagic.record.reader import Code
 from mwmagic.words.file import exists_words
 
 from .magic import Parser, magic

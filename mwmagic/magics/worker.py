@@ -12,9 +12,10 @@ from IPython.core.error import StdinNotImplementedError
 from mwmagic.client.arguments import add_env, add_option, add_params, reader
 from mwmagic.client.cluster import Cluster
 from mwmagic.client.live.cell import InputPrompts
-from mwmagic.client.lookup import check_end, launch
+from mwmagic.client.lookup import check_end
 from mwmagic.client.reading import Following
 from mwmagic.client.records import Rerun, add_rerun
+from mwmagic.client.run import launch
 from mwmagic.errors import BadArguments, WaitInterrupted, WaitTimeout
 from mwmagic.model.cluster import TYPES, Task
 from mwmagic.model.messages import Launch

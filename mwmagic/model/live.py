@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CELL_BYTES",
+    "EXCHANGE",
     "FREED",
     "LIVE_SCRIPT",
     "PARTNERS",
@@ -27,6 +28,9 @@ __all__ = [
 
 LIVE_SCRIPT = "live.py"
 """The name of the program that takes cells, as a run's script."""
+
+EXCHANGE = "mwmagic.worker.live.parcel"
+"""The module that cells use which move values; it is in the code of no others."""
 
 PARTNERS = ("chief:", "worker:")
 """How the names of tasks begin that have collectives in common."""

@@ -9,11 +9,12 @@ from typing import Literal
 from .findings import (  # noqa: TC001 - read to know how a status is read back
     Cause,
     Finding,
+    MemoryForecast,
     Remark,
+    Slowdown,
     Stall,
 )
 from .machine import HostStatus  # noqa: TC001 - read to know how a status is read back
-from .slowness import MemoryForecast, Slowdown  # noqa: TC001 - the same
 from .values import Measured, Stored
 
 __all__ = [

@@ -26,10 +26,11 @@ from .paths import FOLDER, FORMAT_VERSION, RunPaths, expanded, numbered
 from .provenance import is_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
     "Annotations",
+    "Code",
     "Record",
     "alive",
     "annotate",
@@ -310,6 +311,36 @@ class Record:
     def history(self) -> dict[str, list[float]]:
         """Return the history of the last `fit`; see `mwmagic.record.metrics.history`."""
         return history(json_lines(self.paths.metrics))
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of a run as its record has it, and the folder where the program was.
+
+    The modules beside it are named by their paths there; those in `missing` were too long to be
+    copied.
+    """
+
+    source: Path
+    modules: Mapping[str, Path]
+    missing: tuple[str, ...]
+    folder: Path | None
+
+    @classmethod
+    def of(cls, record: Record) -> Code | None:
+        """Return the code of a run whose tasks run the same; None if its record lacks it."""
+        names = [one.get("source") for one in record.launches]
+        if not names or not isinstance(names[0], str) or not (record.path / names[0]).is_file():
+            return None
+        copies = {name: record.paths.modules / name for name in record.modules()}
+        there = {name: path for name, path in copies.items() if path.is_file()}
+        missing = tuple(name for name in copies if name not in there)
+        return cls(record.path / names[0], there, missing, record.folder)
+
+    def copied(self, to: Path) -> dict[Path, bytes]:
+        """Return the files that `to`, a folder, gets for a script that runs the code there."""
+        files = {to / self.source.name: self.source.read_bytes()}
+        return files | {to / name: path.read_bytes() for name, path in self.modules.items()}
 
 
 def this_process() -> dict[str, Any]:

@@ -155,6 +155,11 @@ class Node:
         )
 
     @property
+    def away(self) -> str | None:
+        """Its name, unless it is this machine."""
+        return None if self.host.here else self.host.name
+
+    @property
     def port(self) -> int:
         """The first port that is held there."""
         return self._ports[0]

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from mwmagic.agent.system import LIBC
-from mwmagic.engines import engine_for
-from mwmagic.engines.engine import PreparingEngine
+from mwmagic.engines import PreparingEngine, engine_for
 from mwmagic.engines.link import within
 from mwmagic.errors import ClusterError, MwmagicError, SupervisorError
 from mwmagic.frameworks import framework_for
@@ -28,13 +27,20 @@ from mwmagic.model.machine import Fetch, Placing, spread
 from mwmagic.model.values import counted
 
 from .node import Node
-from .preparation import Preparation, Rendezvous, check_versions, find_versions
+from .preparation import (
+    Rendezvous,
+    check_versions,
+    environment,
+    find_versions,
+    prepare,
+    start_on,
+    wants_gpus,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from mwmagic.engines import Engine, Host
-    from mwmagic.engines.channel import Channel
     from mwmagic.model.cluster import Task
     from mwmagic.model.machine import MachineStatus, Obstacle
     from mwmagic.model.messages import Message, Start
@@ -112,6 +118,8 @@ class MachinePool:
         Whether it has its machines.
     settled
         Whether it has had its machines, and so has a `spec`.
+    declared
+        The cluster, as declared and since updated, and what its owner knows.
     """
 
     def __init__(
@@ -122,7 +130,7 @@ class MachinePool:
         changed: Callable[[], None],
         engine: Engine | None = None,
     ) -> None:
-        self._preparation = Preparation(start)
+        self.declared = start
         self.spec: ClusterSpec
         self._broken = False
         self.placing = Placing()
@@ -148,18 +156,9 @@ class MachinePool:
         return self._broken or not all(node.alive for node in self._nodes)
 
     @property
-    def declared(self) -> Start:
-        """The cluster, as declared and since updated, and what its owner knows."""
-        return self._preparation.start
-
-    @property
     def options(self) -> ClusterOptions:
         """The declaration as it is now: some of it can be updated."""
         return self.declared.options
-
-    def adopt(self, start: Start) -> None:
-        """Prepare what starts from now on as an updated declaration says."""
-        self._preparation.start = start
 
     @property
     def machines(self) -> tuple[MachineStatus, ...]:
@@ -176,17 +175,9 @@ class MachinePool:
         """For each task's name the variables of its share of its machine."""
         return {name: share for node in self._nodes for name, share in node.shares.items()}
 
-    async def pull(self, task: Task, path: str) -> None:
-        """Fetch what a task wrote to a file, if its machine has a disk of its own."""
-        await self._of[task].pull(path)
-
-    async def carry(self, task: Task, path: Path) -> None:
-        """Bring a file of the record to a task's machine, if that has a disk of its own."""
-        await self._of[task].disk.bring([path])
-
-    def there(self, task: Task, path: str) -> str:
-        """Return the path of a file of the record on a task's machine."""
-        return self._of[task].disk.there(path)
+    def node(self, task: Task) -> Node:
+        """Return the machine that a task is on."""
+        return self._of[task]
 
     def fetch(self, task: Task, cwd: str, path: str, to: Path) -> Fetch:
         """Return what is to be fetched; a relative path is below where a task runs in `cwd`."""
@@ -194,19 +185,6 @@ class MachinePool:
         there = os.path.normpath(Path(disk.folder(cwd), path))
         here = disk.shared and Path(there) == to and to.exists()
         return Fetch(str(task), there, str(to), state="here" if here else "going")
-
-    def away(self, task: Task) -> str | None:
-        """Return the name of the machine that a task is on, unless it is this one."""
-        host = self._of[task].host
-        return None if host.here else host.name
-
-    def job(self, task: Task) -> str:
-        """Return the scheduler's job that a task's machine belongs to, if there is one."""
-        return self._of[task].host.job
-
-    def channel(self, task: Task) -> Channel:
-        """Return the connection to the agent that a task runs under."""
-        return self._of[task].channel
 
     async def open(self) -> None:
         """Start the agents and hold a port for each task."""
@@ -259,10 +237,6 @@ class MachinePool:
             self._missed = frozenset({max(names, key=lambda name: self._blocked[name])})
             self._avoid |= self._missed
             self._broken = True
-
-    def unanswered(self, task: Task, since: float) -> float:
-        """Return for how long a task's machine took to answer, if that was long, since a moment."""
-        return self._of[task].channel.lease.latest(since)
 
     async def rebind(self) -> None:
         """Hold other ports; find other machines where one was lost."""
@@ -390,7 +364,7 @@ class MachinePool:
         """Refuse machines that do not fit together, before anything starts on them."""
         framework = framework_for(self.options.framework)
         new = [node for node in self._nodes if not node.host.here and not node.versions]
-        asked = [find_versions(node, framework, self._preparation.on(node).env) for node in new]
+        asked = [find_versions(node, framework, start_on(self.declared, node).env) for node in new]
         try:
             await asyncio.gather(self._rendezvous.check(self._nodes), *asked)
         except ClusterError:
@@ -407,7 +381,7 @@ class MachinePool:
         not, unless it asks for GPUs.
         """
         ready = [self._spawn(self._prepare(node)) for node in self._nodes]
-        limit = None if self._preparation.wants_gpus else GPU_LOOK_SECONDS
+        limit = None if wants_gpus(self.options) else GPU_LOOK_SECONDS
         done, _ = await asyncio.wait(ready, timeout=limit)
         for one in done:
             one.result()
@@ -415,7 +389,7 @@ class MachinePool:
     async def _prepare(self, node: Node) -> None:
         await asyncio.wait([node.looking])
         if node.alive:
-            self._preparation.prepare(node, self.spec, alone=len(self._nodes) == 1)
+            prepare(self.declared, node, self.spec, alone=len(self._nodes) == 1)
             self._changed()
 
     def start(self, task: Task, command: StartCommand) -> None:
@@ -424,7 +398,7 @@ class MachinePool:
         env = launch.env if node.host.here else {**self.options.env, **launch.given}
         node.start(
             command,
-            lambda: self._preparation.environment(node, self.spec, task, env),
+            lambda: environment(self.declared, node, self.spec, task, env),
             [self.options.root / name for name in self.options.files],
         )
 
@@ -432,10 +406,6 @@ class MachinePool:
         """Start warm processes again that the latest run's program could not be forked from."""
         for node in self._nodes:
             node.warm.renew()
-
-    def importing(self, task: Task, process: str) -> float | None:
-        """Return for how many seconds the import has taken that a start waits for, if one does."""
-        return self._of[task].importing(process)
 
     def withdraw(self, process: str) -> bool:
         """Cancel a start that is still waiting; return whether there was one."""

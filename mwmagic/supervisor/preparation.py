@@ -39,12 +39,15 @@ if TYPE_CHECKING:
     from .node import Node
 
 __all__ = [
-    "Preparation",
     "Rendezvous",
     "check_versions",
+    "environment",
     "find_versions",
+    "prepare",
     "shares",
+    "start_on",
     "task_environment",
+    "wants_gpus",
     "warm_command",
     "worker_command",
 ]
@@ -68,62 +71,52 @@ VERSIONS_SECONDS = 5.0
 """How long a machine may take to say what it has; a slow one is not waited for."""
 
 
-class Preparation:
-    """Shares machines out between their tasks, and warms them up."""
+def wants_gpus(options: ClusterOptions) -> bool:
+    """Return whether a cluster asks for a number of GPUs."""
+    return bool(options.gpus) and _VISIBLE not in options.env
 
-    def __init__(self, start: Start) -> None:
-        self.start = start
 
-    @property
-    def _options(self) -> ClusterOptions:
-        return self.start.options
+def start_on(start: Start, node: Node) -> Start:
+    """Return a start as it is on a machine: another has an environment of its own."""
+    return start if node.host.here else replace(start, env=dict(start.options.env))
 
-    @property
-    def wants_gpus(self) -> bool:
-        """Whether the cluster asks for a number of GPUs."""
-        return bool(self._options.gpus) and _VISIBLE not in self._options.env
 
-    def prepare(self, node: Node, spec: ClusterSpec, *, alone: bool) -> None:
-        """Make a machine ready to start processes, and start those that wait for that."""
-        node.share(self._shares(node, alone=alone))
-        if self.start.warm:
-            env = self.environment(node, spec, node.tasks[0], self.on(node).env)
-            folder = node.disk.folder(self._options.directory)
-            command = partial(
-                warm_command, node.channel, framework_for(self._options.framework).warm
-            )
-            node.warm.begin(command, self._options.preload, env, folder)
-        node.proceed()
+def prepare(start: Start, node: Node, spec: ClusterSpec, *, alone: bool) -> None:
+    """Make a machine ready to start processes, and start those that wait for that."""
+    node.share(_shares(start, node, alone=alone))
+    options = start.options
+    if start.warm:
+        env = environment(start, node, spec, node.tasks[0], start_on(start, node).env)
+        folder = node.disk.folder(options.directory)
+        command = partial(warm_command, node.channel, framework_for(options.framework).warm)
+        node.warm.begin(command, options.preload, env, folder)
+    node.proceed()
 
-    def _shares(self, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:
-        """Return what each task on a machine gets of it; nothing is set where that is unknown."""
-        machine = node.machine
-        if machine is None and self.wants_gpus:
-            raise ClusterError(f"the GPUs on {node.host.name} are unknown: {node.unknown}")
-        if machine is None:
-            return {}
-        own = {} if node.host.here or machine.visible is None else {_VISIBLE: machine.visible}
-        env = {**own, **self.on(node).env}
-        counts = {"gpus": self._options.gpus, "threads": self._options.threads}
-        try:
-            return shares(node.tasks, machine, env, self._options.env, **counts)
-        except ClusterError as error:
-            if alone:
-                raise
-            raise ClusterError(f"on {node.host.name}: {error}") from None
 
-    def environment(
-        self, node: Node, spec: ClusterSpec, task: Task, env: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Return the environment of a task on a machine; `env` is what it inherits."""
-        share = node.shares.get(str(task), {})
-        return task_environment(self.on(node), spec, task, env, share)
+def _shares(start: Start, node: Node, *, alone: bool) -> dict[str, dict[str, str]]:
+    """Return what each task on a machine gets of it; nothing is set where that is unknown."""
+    machine, options = node.machine, start.options
+    if machine is None and wants_gpus(options):
+        raise ClusterError(f"the GPUs on {node.host.name} are unknown: {node.unknown}")
+    if machine is None:
+        return {}
+    own = {} if node.host.here or machine.visible is None else {_VISIBLE: machine.visible}
+    env = {**own, **start_on(start, node).env}
+    counts = {"gpus": options.gpus, "threads": options.threads}
+    try:
+        return shares(node.tasks, machine, env, options.env, **counts)
+    except ClusterError as error:
+        if alone:
+            raise
+        raise ClusterError(f"on {node.host.name}: {error}") from None
 
-    def on(self, node: Node) -> Start:
-        """Return the start as it is on a machine: another has an environment of its own."""
-        if node.host.here:
-            return self.start
-        return replace(self.start, env=dict(self._options.env))
+
+def environment(
+    start: Start, node: Node, spec: ClusterSpec, task: Task, env: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of a task on a machine; `env` is what it inherits."""
+    share = node.shares.get(str(task), {})
+    return task_environment(start_on(start, node), spec, task, env, share)
 
 
 def worker_command(channel: Channel) -> list[str]:

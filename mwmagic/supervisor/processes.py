@@ -192,14 +192,14 @@ class Processes:
 
     def importing(self, process: TaskProcess) -> Importing | None:
         """Return the import that a process's start waits for, if it waits for one."""
-        seconds = self._pool.importing(process.task, self.key(process))
+        seconds = self._pool.node(process.task).importing(self.key(process))
         return None if seconds is None else Importing(self._framework.title, seconds)
 
     # Sending.
 
     def signal(self, process: TaskProcess, number: int) -> None:
         """Send a process a signal."""
-        channel = self._pool.channel(process.task)
+        channel = self._pool.node(process.task).channel
         channel.send("signal", process=self.key(process), signal=number)
 
     def end(self, process: TaskProcess, grace: float) -> Exit | None:
@@ -230,7 +230,7 @@ class Processes:
         self._send_end(process, 0.0)
 
     def _send_end(self, process: TaskProcess, grace: float) -> None:
-        self._pool.channel(process.task).end(self.key(process), grace)
+        self._pool.node(process.task).channel.end(self.key(process), grace)
 
     def credit(self, process: TaskProcess, spent: int) -> None:
         """Let the agent send as many more bytes of output as were read."""
@@ -241,7 +241,7 @@ class Processes:
         output = process.output
         output.spent += spent
         if output.spent >= CREDIT_STEP_BYTES:
-            channel = self._pool.channel(process.task)
+            channel = self._pool.node(process.task).channel
             channel.send("credit", process=self.key(process), bytes=output.spent)
             output.spent = 0
 
@@ -254,17 +254,17 @@ class Processes:
         """
         keys: dict[Channel, list[str]] = {}
         for process in processes:
-            keys.setdefault(self._pool.channel(process.task), []).append(self.key(process))
+            keys.setdefault(self._pool.node(process.task).channel, []).append(self.key(process))
         for channel, own in keys.items():
             channel.send("tell", processes=own, data=packet, cell=cell)
 
     async def carry(self, process: TaskProcess, path: Path) -> None:
         """Bring a file of the record to a process, if it is on another disk."""
-        await self._pool.carry(process.task, path)
+        await self._pool.node(process.task).disk.bring([path])
 
     async def bring(self, process: TaskProcess, path: Path) -> None:
         """Fetch a file of the record that a process wrote, if it is on another disk."""
-        await self._pool.pull(process.task, str(path))
+        await self._pool.node(process.task).pull(str(path))
 
     # Stacks, and what else explains a stall.
 
@@ -289,8 +289,8 @@ class Processes:
 
     def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""
-        channel = self._pool.channel(process.task)
-        file = self._pool.there(process.task, str(process.paths.stacks))
+        channel = self._pool.node(process.task).channel
+        file = self._pool.node(process.task).disk.there(str(process.paths.stacks))
         number = variables.STACKS_SIGNAL
         channel.send("ask", process=self.key(process), signal=number, file=file)
 

@@ -14,9 +14,8 @@ from mwmagic.diagnosis import diagnose, kind
 from mwmagic.frameworks import framework_for
 from mwmagic.logs import Guard
 from mwmagic.logs.progress import Update
-from mwmagic.model.findings import Finding, Remark, Symptom
+from mwmagic.model.findings import Finding, Remark, Symptom, Window
 from mwmagic.model.machine import several
-from mwmagic.model.slowness import Window
 from mwmagic.model.status import Delay, RunState, RunStatus, Setback
 from mwmagic.record.metrics import (
     GIVEN,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mwmagic.diagnosis import Exit
-    from mwmagic.experiments.tensorboard import LiveEvents
+    from mwmagic.experiments.trackers import LiveEvents
     from mwmagic.model.cluster import Task
     from mwmagic.model.findings import Cause
     from mwmagic.model.machine import HostStatus, MachineStatus
@@ -108,7 +107,7 @@ class RunReport:
         self._hosts: tuple[HostStatus, ...] = ()
         self._events: LiveEvents | None = None
         if options.tracker == "tensorboard":
-            from mwmagic.experiments.tensorboard import LiveEvents  # which few runs need
+            from mwmagic.experiments.trackers import LiveEvents  # which few runs need
 
             self._events = LiveEvents(directory, options.root / "tensorboard")
         self.note("created", tasks=list(map(str, options.members)))

@@ -12,8 +12,7 @@ from mwmagic import gang as g
 from mwmagic.agent.wire import parsed
 from mwmagic.diagnosis import involves_others, remarks
 from mwmagic.errors import MwmagicError, NoRun, SupervisorError
-from mwmagic.model.findings import Whereabouts
-from mwmagic.model.slowness import Window
+from mwmagic.model.findings import Whereabouts, Window
 from mwmagic.model.status import (
     RunState,
     RunStatus,
@@ -190,8 +189,23 @@ class ActiveRun:
             self._perform(actions)
 
     def _perform(self, actions: list[g.Action]) -> None:
+        """Carry out actions; `Rebind` is done before the others."""
         for action in actions:
-            self._do(action)
+            match action:
+                case g.StartTask(task, attempt):
+                    self._processes.start(task, attempt, self.programs[task])
+                case g.EndTask(task, grace):
+                    self._end(self._processes.of(task), grace)
+                case g.EndAll(attempt, grace):
+                    self._end_all(attempt, grace)
+                case g.SetTimer(due, seconds):
+                    if due == g.Backoff():
+                        self._report.waits(seconds)
+                    self._timers.set(due, seconds)
+                case g.CancelTimer(due):
+                    self._timers.cancel(due)
+                case g.Ended():
+                    self._end_run(action)
         self._changed()
 
     async def _move(self, actions: list[g.Action]) -> None:
@@ -235,32 +249,17 @@ class ActiveRun:
         for process in processes:
             self._exited(process, process.withdrawn(time.monotonic()))
 
-    def _do(self, action: g.Action) -> None:
-        """Carry out an action; `Rebind` is done before the others."""
-        match action:
-            case g.StartTask(task, attempt):
-                self._processes.start(task, attempt, self.programs[task])
-            case g.EndTask(task, grace):
-                self._end(self._processes.of(task), grace)
-            case g.EndAll(attempt, grace):
-                for process in self._processes:
-                    if process.state is not TaskState.ENDED and process.attempt == attempt:
-                        self._end(process, grace)
-            case g.SetTimer(due, seconds):
-                if due == g.Backoff():
-                    self._report.waits(seconds)
-                self._timers.set(due, seconds)
-            case g.CancelTimer(due):
-                self._timers.cancel(due)
-            case g.Ended():
-                self._end_run(action)
-
     def _end(self, process: TaskProcess | None, grace: float) -> None:
         if process is None or process.finishing(time.monotonic()):
             return  # the gang asks again for one that finishes
         withdrawn = self._processes.end(process, grace)
         if withdrawn is not None:
             asyncio.get_running_loop().call_soon(self._exited, process, withdrawn)
+
+    def _end_all(self, attempt: int, grace: float) -> None:
+        for process in self._processes:
+            if process.state is not TaskState.ENDED and process.attempt == attempt:
+                self._end(process, grace)
 
     def _end_run(self, action: g.Ended) -> None:
         """Report how the run ended."""
@@ -303,7 +302,7 @@ class ActiveRun:
             case "output":
                 self._output(process, event)
             case "unwritten":
-                process.away = self._pool.away(process.task)
+                process.away = self._pool.node(process.task).away
                 process.unwritten(event)
                 if process.output.rest is not None:
                     self.directory.trouble = f"{process.paths.log}: {event['error']}"
@@ -316,7 +315,7 @@ class ActiveRun:
                 self._changed()
             case "exited":
                 bare = {**event, "report": None}
-                process.away = self._pool.away(process.task)
+                process.away = self._pool.node(process.task).away
                 end = self._guard.call("report", None, process.exited, event)
                 self._doubt(process, end or process.exited(bare))
             case "refused":
@@ -358,7 +357,7 @@ class ActiveRun:
 
     def program_over(self, process: TaskProcess, said: Message) -> None:
         """Note how a task's program ended."""
-        process.away = self._pool.away(process.task)
+        process.away = self._pool.node(process.task).away
         now = time.monotonic()
         bare = {**said, "report": None}
         end = self._guard.call("report", None, process.over, said, now) or process.over(bare, now)
@@ -401,7 +400,7 @@ class ActiveRun:
 
     def _finishes(self, process: TaskProcess, event: Message) -> None:
         """Let the others know at once of a failure; the process itself may take long to end."""
-        process.away = self._pool.away(process.task)
+        process.away = self._pool.node(process.task).away
         end = process.finishes(parsed(event["data"]), time.monotonic())
         if end.failed and process is self._processes.of(process.task):
             if involves_others(end):
@@ -411,7 +410,7 @@ class ActiveRun:
 
     def _doubt(self, process: TaskProcess, end: Exit) -> None:
         """Take an exit; first ask the scheduler whether it imposed it."""
-        if end.imposed and self._pool.job(process.task):
+        if end.imposed and self._pool.node(process.task).host.job:
             task = asyncio.create_task(self._ask(process, end))
             self._explanations.add(task)
             task.add_done_callback(self._explanations.discard)
@@ -433,8 +432,8 @@ class ActiveRun:
     def _with_link(self, process: TaskProcess, end: Exit) -> Exit:
         """Return an end with what is known of the connection to its machine until then."""
         since = max(process.began, end.time - LINK_SECONDS)
-        seconds = self._pool.unanswered(process.task, since)
-        away = self._pool.away(process.task)
+        seconds = self._pool.node(process.task).channel.lease.latest(since)
+        away = self._pool.node(process.task).away
         return replace(end, unanswered=seconds, away=away) if seconds and away else end
 
     def _ended_event(
@@ -459,7 +458,7 @@ class ActiveRun:
         """End, as no agent is left that could report how the processes end."""
         for process in list(self._processes):
             if process.state is not TaskState.ENDED:
-                process.away = self._pool.away(process.task)
+                process.away = self._pool.node(process.task).away
                 self._exited(process, process.lost(process.away or "", time.monotonic(), UNHEARD))
 
     # Its status.

@@ -196,7 +196,8 @@ class Server:
         try:
             message = decode(line)
             number = message["id"] if isinstance(message.get("id"), int) else 0
-            result = self._handle(client, check(message, REQUESTS))
+            self._admit(client, check(message, REQUESTS))
+            result = self._answer(client, message)
         except ConnectionError:
             self.drop(client)  # it is gone
         except MwmagicError as error:
@@ -231,14 +232,12 @@ class Server:
     def _refuse(self, client: Client, number: int, kind: str, error: str) -> None:
         client.send({"type": "error", "id": number, "kind": kind, "error": error})
 
-    def _handle(self, client: Client, message: Message) -> dict[str, Any] | None:
-        if message["type"] == "hello":
-            self._greet(client, message)
-        elif not client.greeted:
-            raise SupervisorError("the first request of a connection must be hello")
-        return self._answer(client, message)
-
-    def _greet(self, client: Client, message: Message) -> None:
+    def _admit(self, client: Client, message: Message) -> None:
+        """Greet a client, and refuse one that did not introduce itself."""
+        if message["type"] != "hello":
+            if not client.greeted:
+                raise SupervisorError("the first request of a connection must be hello")
+            return
         if message["version"] != VERSION:
             raise SupervisorError(
                 f"this supervisor speaks version {VERSION}, not {message['version']}; "

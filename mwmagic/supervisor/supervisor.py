@@ -375,7 +375,7 @@ class Supervisor:
     def _adopt(self, changes: Mapping[str, Any]) -> None:
         """Update the declaration, for everything that reads it from now on."""
         options = self.options.updated(changes)
-        self._pool.adopt(replace(self._pool.declared, options=options))
+        self._pool.declared = replace(self._pool.declared, options=options)
 
     def _active(self) -> ActiveRun:
         if self.run is None or self.run.over:
@@ -560,7 +560,7 @@ class Supervisor:
         fetch = self._pool.fetch(task, cwd, path, to)
         if fetch.state != "here" and to.exists() and not message["overwrite"]:
             raise FileTrouble(present_words(to, "`--to` names another place"))
-        self._fetches.begin(message["key"], fetch, self._pool.channel(task))
+        self._fetches.begin(message["key"], fetch, self._pool.node(task).channel)
 
     def _forget(self, _client: Client, message: Message) -> None:
         self._fetches.forget(message["key"])

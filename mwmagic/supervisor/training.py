@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from mwmagic.agent.wire import parsed
 from mwmagic.gang import TrainingPoint
 from mwmagic.logs.progress import Progress, Update
+from mwmagic.model.findings import MemoryForecast, Window
 from mwmagic.model.ownership import is_module_name
-from mwmagic.model.slowness import MemoryForecast, Window
 from mwmagic.model.status import Reached
 from mwmagic.model.values import (
     METRICS_LIMIT,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from mwmagic.logs import Guard
     from mwmagic.model.cluster import Task
+    from mwmagic.model.findings import Slowdown
     from mwmagic.model.machine import MachineStatus
-    from mwmagic.model.slowness import Slowdown
 
     from .process import TaskProcess
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mwmagic.model.slowness import SlowCause
+from mwmagic.model.findings import SlowCause
 from mwmagic.model.values import counted
 
 from .file import size_words
 
 if TYPE_CHECKING:
-    from mwmagic.model.slowness import MemoryForecast, Slowdown
+    from mwmagic.model.findings import MemoryForecast, Slowdown
 
 __all__ = ["forecast_words", "page", "slow_words"]
 

@@ -1,9 +1,9 @@
 """What runs inside a worker process, and what user code may import there.
 
 Public are `task`, which has the parameters and layouts too, and `reports`, which profiles the
-process too. `bootstrap` finds this package; `program` runs the user's file, also in a child
-(`spawned`), and `exit` reports what was raised and ends the process. `warm` watches what a forked
-worker imports and sets itself; `preparation` prepares frameworks, also in a Python that a worker
+process too. `bootstrap` finds this package; `program` runs the user's file, also in a child, and
+`exit` reports what was raised and ends the process. `warm` watches what a forked worker imports and
+sets itself; `preparation` prepares frameworks, also in a Python that a worker
 starts (`sitecustomize`, in `child`), keeps figures, and imports Python's own modules, with
 `runtime` for TensorFlow; `watch` reports what Keras computes, on the `line` to the supervisor, and
 `steps` where the time of steps goes, from `looks` at the threads and at what the kernel counts;

@@ -1,8 +1,9 @@
 """Where a worker starts: finds this package, whose `program` then runs the user's file.
 
 The agent starts it as ``python bootstrap.py SCRIPT [ARG ...]``, or calls `main` in a process
-forked from its zygote. It is short because Python compiles the file that it is started with each
-time; the others it compiles once.
+forked from its zygote. Children that a worker spawns run it as their main module, which becomes the
+worker's code. It is short because Python compiles the file that it is started with each time; the
+others it compiles once.
 """
 
 from __future__ import annotations
@@ -55,13 +56,17 @@ def main(argv: list[str]) -> None:
     main(argv, _STARTED)
 
 
-def run_again(main: dict[str, object]) -> None:
-    """Run the worker's code in a child that it spawned."""
+def _become(main: dict[str, object]) -> None:
+    """Run the worker's code in a child that it spawned, in a namespace that holds nothing else."""
     _find_package()
     from mwmagic.worker.program import run_again
 
+    for name in [one for one in main if not one.startswith("__")]:
+        del main[name]
     run_again(main)
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+elif __name__ == "__mp_main__":  # as `multiprocessing` calls the main module of a child
+    _become(globals())

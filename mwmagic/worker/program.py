@@ -250,7 +250,7 @@ def _give_way(signal: ModuleType, descriptor: int, file: os.stat_result) -> None
 
 # The code that runs, and what reads it again.
 
-SPAWNED = f"{os.path.dirname(__file__)}/spawned.py"  # noqa: PTH120 - as above
+SPAWNED = f"{os.path.dirname(__file__)}/bootstrap.py"  # noqa: PTH120 - as above
 """What runs as the main module of a child, and becomes the code."""
 
 _SPAWNERS = ("multiprocessing.spawn", "loky.backend.spawn", "joblib.externals.loky.backend.spawn")

@@ -17,7 +17,7 @@ from mwmagic.dashboard.board import Widget
 from mwmagic.dashboard.rows import View, header, row
 from mwmagic.dashboard.sweep import NotebookScaling
 from mwmagic.experiments.scaling import ScalingPlan, Size, Study
-from mwmagic.model.slowness import SlowCause, Slowdown
+from mwmagic.model.findings import SlowCause, Slowdown
 from mwmagic.model.status import Reached, RunState, RunStatus, TaskState, TaskStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]

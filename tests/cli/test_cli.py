@@ -17,8 +17,7 @@ import pytest
 from processes import alive, eventually, running
 
 from mwmagic import Cluster, Task, __version__, runs
-from mwmagic.cli import main
-from mwmagic.cli.main import parser
+from mwmagic.cli import main, parser
 from mwmagic.client.reading import TAIL_CHARACTERS
 from mwmagic.errors import ClusterError
 from mwmagic.model.messages import VERSION
@@ -354,7 +353,7 @@ def closed(*numbers):
 
 def test_ctrl_c_before_a_command_has_begun_prints_no_traceback(monkeypatch):
     monkeypatch.setattr(
-        sys.modules["mwmagic.cli.main"], "parser", lambda: os.kill(os.getpid(), signal.SIGINT)
+        sys.modules["mwmagic.cli"], "parser", lambda: os.kill(os.getpid(), signal.SIGINT)
     )
     assert main(["ps"]) == 130
 

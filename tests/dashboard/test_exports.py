@@ -14,7 +14,7 @@ from mwmagic.cli import main
 from mwmagic.dashboard import exports
 from mwmagic.experiments.runs import Facts
 from mwmagic.experiments.series import Scalar
-from mwmagic.experiments.tensorboard import Events
+from mwmagic.experiments.trackers import Events
 from mwmagic.record import RunDirectory, paths, runs
 
 PROGRAM = "units = 32\nlr = 0.1\nname = 'adam'\nlayers = [64, 32]\n"

@@ -7,7 +7,7 @@ import pytest
 import slurm as on_network
 from sshd import Lab
 
-from mwmagic.engines.engine import CODE
+from mwmagic.engines import CODE
 
 # Ray has an environment of its own: `make ray` runs these.
 collect_ignore = [] if find_spec("ray") else ["test_ray.py"]

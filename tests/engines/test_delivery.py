@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mwmagic.engines import Host, agent_command
+from mwmagic.engines import CODE, Host, agent_command, code_digest
 from mwmagic.engines.channel import Channel
-from mwmagic.engines.engine import CODE, code_digest
 from mwmagic.errors import SupervisorError
 from mwmagic.supervisor.preparation import warm_command, worker_command
 

@@ -7,8 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from mwmagic.engines import ENGINES, GROUP, engine_for, engine_names
-from mwmagic.engines.engine import LocalEngine
+from mwmagic.engines import ENGINES, GROUP, LocalEngine, engine_for, engine_names
 from mwmagic.errors import ClusterError
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.options import ClusterOptions

@@ -36,9 +36,8 @@ from slurm import GPUS
 from training import assert_it_is_found_elsewhere_on_one, trained
 
 from mwmagic import Cluster, clusters
-from mwmagic.engines import engine_for
+from mwmagic.engines import CODE, engine_for
 from mwmagic.engines.channel import OVERDUE_SECONDS, Channel
-from mwmagic.engines.engine import CODE
 from mwmagic.errors import ClusterError, WorkerFailed
 from mwmagic.model.cluster import make_tasks
 from mwmagic.model.findings import Symptom

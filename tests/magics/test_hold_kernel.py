@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from processes import eventually
 
-from mwmagic.cli.main import main
+from mwmagic.cli import main
 
 pytestmark = pytest.mark.slow
 

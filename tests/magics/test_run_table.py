@@ -8,7 +8,7 @@ from traitlets.config import Config
 
 from mwmagic.dashboard.runs import NotebookTable
 from mwmagic.magics.records import StatusTable
-from mwmagic.model.slowness import SlowCause, Slowdown
+from mwmagic.model.findings import SlowCause, Slowdown
 from mwmagic.model.status import RunState, RunStatus
 from mwmagic.record import RunDirectory, runs
 from mwmagic.words.slowness import slow_words

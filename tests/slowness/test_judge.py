@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mwmagic.model.slowness import MemoryForecast, SlowCause, Slowdown, Window
+from mwmagic.model.findings import MemoryForecast, SlowCause, Slowdown, Window
 from mwmagic.slowness import judge
 from mwmagic.supervisor.training import Growth
 from mwmagic.words.slowness import forecast_words, page, slow_words

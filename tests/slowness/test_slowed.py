@@ -13,7 +13,7 @@ from slowed import LIMITS, PROGRAM, limited
 
 from mwmagic import Cluster
 from mwmagic.client.records import explained
-from mwmagic.model.slowness import SlowCause, Slowdown
+from mwmagic.model.findings import SlowCause, Slowdown
 
 pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 

@@ -9,7 +9,7 @@ import pytest
 from processes import alive, eventually, pid_of
 
 from mwmagic import Task
-from mwmagic.client.lookup import launch
+from mwmagic.client.run import launch
 from mwmagic.errors import (
     ClusterError,
     FileTrouble,

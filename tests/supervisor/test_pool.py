@@ -286,7 +286,7 @@ def test_a_lost_machine_is_reported_once_with_its_tasks_and_replaced_at_the_next
         pool, (worker0, worker1) = scene.pool, scene.options.members
         scene.start(0)
         await scene.until("started")
-        old = pool.channel(worker0)
+        old = pool.node(worker0).channel
         scene.machines[1].lose("preempted")
         loss = await scene.losses.get()
         assert (loss.host, loss.tasks, loss.why) == ("b", (worker1,), "preempted")
@@ -297,7 +297,7 @@ def test_a_lost_machine_is_reported_once_with_its_tasks_and_replaced_at_the_next
         assert not pool.broken
         assert scene.engine.allocations == [frozenset(), {"b"}]
         assert [name for name, *_ in scene.states()] == ["a", "c"]
-        assert pool.channel(worker0) is old, "a machine that stays keeps its agent"
+        assert pool.node(worker0).channel is old, "a machine that stays keeps its agent"
         assert pool.machines[0].warm.state == "ready", "and its warm process"
         assert pool.spec.addresses[worker1] == "c:20000"
         assert scene.losses.empty()
@@ -494,7 +494,7 @@ def test_what_starts_after_an_update_is_prepared_as_that_says():
     @on(lambda: Scene(made("here")))
     async def _(scene):
         legacy = dataclasses.replace(scene.options, keras="legacy")
-        scene.pool.adopt(dataclasses.replace(scene.told, options=legacy))
+        scene.pool.declared = dataclasses.replace(scene.told, options=legacy)
         scene.start(0)
         while not scene.machines[0].workers:  # noqa: ASYNC110 - of the fake machine
             await asyncio.sleep(0)
@@ -596,11 +596,11 @@ def test_a_file_of_another_disk_is_pulled_when_it_is_needed(tmp_path):
 
     @on(lambda: Scene([far, near]))
     async def _(scene):
-        there = scene.pool.there(scene.options.members[0], path)
+        there = scene.pool.node(scene.options.members[0]).disk.there(path)
         assert there.startswith("/brought/")
         far.disk[there] = bytearray(b"stack")
         for task in scene.options.members:
-            await scene.pool.pull(task, path)
+            await scene.pool.node(task).pull(path)
         assert (tmp_path / "stacks").read_bytes() == b"stack"
 
 

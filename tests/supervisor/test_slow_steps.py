@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from mwmagic.logs import Guard
 from mwmagic.model.cluster import Task
-from mwmagic.model.slowness import SlowCause, Window
+from mwmagic.model.findings import SlowCause, Window
 from mwmagic.record.metrics import Extremes
 from mwmagic.supervisor.report import Measurements
 from mwmagic.supervisor.training import SlowSteps

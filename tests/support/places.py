@@ -12,7 +12,7 @@ from unittest.mock import patch
 from accidents import agents
 from processes import command, variables
 
-from mwmagic.engines.engine import CODE
+from mwmagic.engines import CODE
 
 PYTHON = str(Path(__file__).parents[2] / ".venv/bin/python")
 """The workers' Python, which has TensorFlow."""

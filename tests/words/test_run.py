@@ -396,6 +396,8 @@ def test_every_view_lists_why_earlier_attempts_failed():
     lines = [f"{failed}; restarted from epoch 3/5", "attempt 2: worker:1 exited with code 1"]
     assert setbacks(again) == lines
     assert header(View(again))["earlier"] == ["How 2 earlier attempts ended", *lines]
+    assert header(View(again))["unfolded"]
+    assert not header(View(replace(again, setbacks=4 * (first,))))["unfolded"]
     for one in lines:
         assert one in static.text(again)
         assert html.escape(one) in static.page(again)

@@ -273,17 +273,6 @@ def reseed() -> None:
         generators.seed()
 
 
-def main(basis: Basis) -> tuple[ModuleType, list[str]]:
-    """Import, then fork workers; return only in a worker."""
-    agent = os.getppid()
-    channel = take_socket()
-    hide_folder()
-    _, _, bootstrap, *names = sys.argv
-    at = names.index("--") if "--" in names else len(names)
-    module = prepared(channel, basis, partial(prepare, bootstrap, names[:at], names[at + 1 :]))
-    return module, serve(channel, agent, basis)
-
-
 def prepared(
     channel: socket.socket, basis: Basis, imports: Callable[[Basis], tuple[ModuleType, list[str]]]
 ) -> ModuleType:
@@ -311,7 +300,13 @@ def prepared(
 def run(started: frozenset[str]) -> None:
     """Import and fork; in a worker, do what ``python BOOTSTRAP ...`` would do."""
     basis = Basis(started)  # never freed: that would copy the pages of thousands of strings
-    bootstrap, argv = main(basis)
+    agent = os.getppid()
+    channel = take_socket()
+    hide_folder()
+    _, _, path, *names = sys.argv
+    at = names.index("--") if "--" in names else len(names)
+    bootstrap = prepared(channel, basis, partial(prepare, path, names[:at], names[at + 1 :]))
+    argv = serve(channel, agent, basis)
     sys.modules["__main__"] = bootstrap
     sys.argv = argv[1:]
     sys.path.insert(0, os.path.dirname(os.path.realpath(argv[1])))  # noqa: PTH120 - `pathlib` is slow

@@ -17,9 +17,10 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mwmagic.client.run import launch
 from mwmagic.errors import BadArguments, MwmagicError, NoRun, RunActive, WorkerFailed
 from mwmagic.model.cluster import find_task
-from mwmagic.model.live import LIVE_SCRIPT, Answer, CellNews, parcel_name
+from mwmagic.model.live import EXCHANGE, LIVE_SCRIPT, Answer, CellNews, parcel_name
 from mwmagic.model.messages import Launch
 from mwmagic.words.live import (
     busy_words,
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     from mwmagic.model.cluster import TaskName
     from mwmagic.model.status import LastRaised
 
-__all__ = ["EXCHANGE", "Live", "session_of"]
+__all__ = ["Live", "session_of"]
 
-_SESSION = Path(__file__).parents[2] / "worker" / "live" / "session.py"
+_SESSION = "from mwmagic.worker.live.cells import serve\n\nserve()\n"
 """The program that the tasks run."""
 
 COMPLETION_SECONDS = 0.3
@@ -378,17 +379,13 @@ def session_of(cluster: Cluster, connection: Connection) -> Live:
     found = living(cluster, connection)
     if found is not None:
         return found
-    source = _SESSION.read_text(encoding="utf-8")
     program = Launch(LIVE_SCRIPT, cwd=".", live=True)
-    run = cluster._launch(program, source, restarts=0)  # noqa: SLF001 - of this package
+    run = launch(cluster, program, _SESSION, restarts=0)
     return Live(cluster, run, connection)
 
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - in a private directory of it
 """A folder whose files are in memory: a value of 100 MB takes 0.1 s there and back."""
-
-EXCHANGE = "mwmagic.worker.live.parcel"
-"""The module that cells use which move values; it is in the code of no others."""
 
 _TASK = f"__import__('{EXCHANGE}', fromlist=['parcel'])"
 

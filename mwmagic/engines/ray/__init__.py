@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mwmagic.engines.engine import Host, agent_command
+from mwmagic.engines import Host, agent_command
 from mwmagic.engines.link import LineReader, Stderr
 from mwmagic.errors import ClusterError
 from mwmagic.model.machine import spread

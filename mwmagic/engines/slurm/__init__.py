@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from mwmagic.agent.system import PR_SET_PDEATHSIG, prctl
-from mwmagic.engines.engine import Host, agent_command
+from mwmagic.engines import Host, agent_command
 from mwmagic.engines.link import Stderr, within
 from mwmagic.errors import ClusterError
 from mwmagic.model.machine import spread

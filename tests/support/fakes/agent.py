@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mwmagic.agent.wire import CHUNK_BYTES, as_text, packed, unpacked
-from mwmagic.engines.engine import CODE
+from mwmagic.engines import CODE
 from mwmagic.engines.link import within
 from mwmagic.model.messages import COMMANDS, VERSION, check, decode, encode
 

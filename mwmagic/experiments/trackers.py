@@ -1,24 +1,28 @@
-"""A run's scalars and hyperparameters as TensorBoard reads them, afterwards or while it goes.
+"""Runs as trackers have them: TensorBoard's events, also while a run goes, and runs of MLflow.
 
-Events are written by TensorBoard's own writer; mwmagic does not depend on it. A reader drops values
-that a restarted attempt trains again.
+Each is written by the tracker's own package; mwmagic depends on neither. TensorBoard drops values
+that a restarted attempt trains again. A run is one of MLflow's, however many workers it had, or one
+of these is there for all tasks of a launch.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+import posixpath
+import re
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mwmagic.errors import NoRun, NotInstalled
+from mwmagic.errors import BadArguments, NoRun, NotInstalled
 from mwmagic.model.status import RunState
 from mwmagic.model.values import encodable
 from mwmagic.record.metrics import COUNT_LIMIT, Preference, parsed, raw_entries
-from mwmagic.record.reader import Record
+from mwmagic.record.reader import Code, Record
 from mwmagic.record.writer import FLUSH_SECONDS
 
 from .compare import VALUE_HIDDEN, is_secret
@@ -26,7 +30,7 @@ from .runs import facts_of
 from .series import Scalars, scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mwmagic.record import RunDirectory
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from .runs import Facts
     from .series import Scalar
 
-__all__ = ["LiveEvents", "event_file", "needed", "run_folder", "tracker_parameters"]
+__all__ = ["LiveEvents", "event_file", "mlflow_run", "run_folder", "to_mlflow"]
 
 EVENTS_SECONDS = 1.0
 """How often a live file gets new events, which TensorBoard looks for every 5 seconds or more.
@@ -46,7 +50,7 @@ READ_BYTES = 2**20
 """How much of a run's metrics is read at a time."""
 
 
-def needed(name: str, package: str) -> Any:  # noqa: ANN401 - a module
+def _needed(name: str, package: str) -> Any:  # noqa: ANN401 - a module
     """Import what only a tracker's export needs."""
     try:
         return import_module(name)
@@ -56,7 +60,7 @@ def needed(name: str, package: str) -> Any:  # noqa: ANN401 - a module
         ) from None
 
 
-def tracker_parameters(facts: Facts) -> dict[str, bool | int | float | str]:
+def _parameters(facts: Facts) -> dict[str, bool | int | float | str]:
     """Return a run's parameters as trackers take them; a text that may be a secret is hidden."""
     found: dict[str, bool | int | float | str] = {}
     for name, value in facts.parameters.items():
@@ -97,7 +101,7 @@ class Events:
 
     def __init__(self, facts: Facts, first: float) -> None:
         # The record's writer of events; the one of whole files would import TensorFlow.
-        records = needed("tensorboard.summary.writer.record_writer", "tensorboard")
+        records = _needed("tensorboard.summary.writer.record_writer", "tensorboard")
         self._event = import_module("tensorboard.compat.proto.event_pb2").Event
         self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
         self._plugin = import_module("tensorboard.plugins.hparams.summary_v2")
@@ -109,7 +113,7 @@ class Events:
         # Readers of version 1 drop a tag's values when its steps go back; those of version 2 wait
         # for a SessionLog, which is for all tags, and epochs and steps do not go back alike.
         self._write(began, file_version="brain.Event:1")
-        start = self._plugin.hparams_pb(tracker_parameters(facts), f"run {facts.number}", began)
+        start = self._plugin.hparams_pb(_parameters(facts), f"run {facts.number}", began)
         self._write(began, summary=start)
 
     def add(self, name: str, scalar: Scalar) -> None:
@@ -232,3 +236,160 @@ def _entries(path: Path) -> Iterator[list[dict[str, Any]]]:
                 entries = filter(None, map(parsed, raw_entries(lines)))
                 found += [entry for entry in entries if entry["metrics"]]
         yield found
+
+
+# MLflow.
+
+RECORD_TAG = "mwmagic.record"
+"""The tag of MLflow's run by which it is found again; it has it once it is complete."""
+
+METRICS_BATCH, PARAMS_BATCH = 1000, 100
+"""The most of each that MLflow takes in one request."""
+
+NAME_CHARACTERS, VALUE_CHARACTERS = 250, 6000
+"""The longest name and value of a parameter that MLflow takes."""
+
+
+def to_mlflow(
+    record: Record, uri: str | None, experiment: str | None, *, overwrite: bool
+) -> tuple[str, bool]:
+    """Write a run to MLflow; return the id of MLflow's run, and whether it was there already."""
+    tracking = _needed("mlflow.tracking", "mlflow")
+    with _explained(uri or tracking.get_tracking_uri(), f"run {record.number}"):
+        client = tracking.MlflowClient(tracking_uri=uri)
+        folder = _experiment(client, experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME"))
+        mark = _mark(record)
+        old = client.search_runs([folder], filter_string=f"tags.`{RECORD_TAG}` = '{mark}'")
+        if old and not overwrite:
+            return str(old[0].info.run_id), True
+        new = _begun(client, folder, record)
+        try:
+            _filled(client, new, record)
+            client.set_tag(new, RECORD_TAG, mark)
+        except BaseException:
+            client.delete_run(new)
+            raise
+        for one in old:
+            client.delete_run(one.info.run_id)
+    return new, False
+
+
+@contextmanager
+def _explained(uri: str, what: str) -> Iterator[None]:
+    """Turn an error of MLflow's into one of ours."""
+    try:
+        yield
+    except import_module("mlflow.exceptions").MlflowException as error:
+        raise BadArguments(f"MLflow at {uri} refused {what}: {str(error).strip()}") from None
+
+
+@contextmanager
+def mlflow_run(name: str, env: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the variables by which all tasks of a launch log to one new run of MLflow.
+
+    It is removed if the launch is refused.
+    """
+    tracking = _needed("mlflow.tracking", "mlflow")
+    uri = env.get("MLFLOW_TRACKING_URI") or tracking.get_tracking_uri()
+    with _explained(uri, f"a run for {name}"):
+        client = tracking.MlflowClient(tracking_uri=uri)
+        experiment = _experiment(client, env.get("MLFLOW_EXPERIMENT_NAME"))
+        run = client.create_run(experiment, run_name=name)
+    try:
+        yield {"MLFLOW_TRACKING_URI": uri, "MLFLOW_RUN_ID": run.info.run_id}
+    except BaseException:
+        client.delete_run(run.info.run_id)
+        raise
+
+
+def _experiment(client: Any, name: str | None) -> str:  # noqa: ANN401 - MLflow's
+    """Return the id of an experiment of MLflow, which is made if it is not there."""
+    name = name or "Default"
+    known = client.get_experiment_by_name(name)
+    return str(client.create_experiment(name) if known is None else known.experiment_id)
+
+
+def _mark(record: Record) -> str:
+    """Return what distinguishes a run from any other, in this folder and in others."""
+    what = [str(record.path.absolute()), record.info.get("started")]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def _begun(client: Any, experiment: str, record: Record) -> str:  # noqa: ANN401 - MLflow's
+    facts = facts_of(record, curves=False)
+    commit = record.part("git").get("commit")
+    tags = {
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.name": facts.script,
+        "mlflow.source.git.commit": commit,
+        "mlflow.note.content": facts.note,
+        "mwmagic.run": facts.number,
+        "mwmagic.tasks": facts.tasks,
+        "mwmagic.tags": ", ".join(facts.tags),
+        "mwmagic.trial": facts.trial,
+        "mwmagic.cause": facts.cause,
+    }
+    known = {name: str(value) for name, value in tags.items() if value}
+    began = None if facts.started is None else round(facts.started * 1000)
+    name = f"{facts.name} {facts.number}"
+    run = client.create_run(experiment, start_time=began, tags=known, run_name=name)
+    return str(run.info.run_id)
+
+
+_STATES = {
+    RunState.FINISHED.value: "FINISHED",
+    RunState.FAILED.value: "FAILED",
+    RunState.STOPPED.value: "KILLED",
+    RunState.LOST.value: "KILLED",
+}
+
+
+def _filled(client: Any, run: str, record: Record) -> None:  # noqa: ANN401 - MLflow's
+    entities = import_module("mlflow.entities")
+    facts = facts_of(record, curves=False)
+    params = [
+        entities.Param(_name(name), str(value)[:VALUE_CHARACTERS])
+        for name, value in _parameters(facts).items()
+    ]
+    metrics = [
+        entities.Metric(_name(name), value, round(wall * 1000), step)
+        for name, values in scalars(record.metrics()).items()
+        for step, wall, value in values
+    ]
+    for some in _batches(params, PARAMS_BATCH):
+        client.log_batch(run, params=some)
+    for some in _batches(metrics, METRICS_BATCH):
+        client.log_batch(run, metrics=some)
+    for path, folder in _artifacts(record):
+        client.log_artifact(run, str(path), folder)
+    if facts.state in _STATES:
+        ended = None
+        if facts.started is not None and facts.seconds is not None:
+            ended = round((facts.started + facts.seconds) * 1000)
+        client.set_terminated(run, _STATES[facts.state], ended)
+
+
+def _batches(values: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
+    return (values[at : at + most] for at in range(0, len(values), most))
+
+
+def _name(name: str) -> str:
+    """Return a name as MLflow takes it: neither all characters, nor what is no path."""
+    name = re.sub(r"[^/\w.\- ]", "_", name)[:NAME_CHARACTERS]
+    path = name == posixpath.normpath(name) and not name.startswith(("/", "."))
+    return name if path else re.sub(r"[/.]", "_", name) or "_"
+
+
+def _artifacts(record: Record) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a run with the folders that they get: its code, and its tasks' logs."""
+    code = Code.of(record)
+    if code is not None:
+        yield code.source, "code"
+        for name, path in code.modules.items():
+            yield path, posixpath.join("code", posixpath.dirname(name)).rstrip("/")
+    for cell in record.cells():
+        if record.paths.cell(cell.cell).is_file():
+            yield record.paths.cell(cell.cell), "code"
+    for task in record.tasks:
+        with suppress(NoRun):  # it was not started
+            yield record.log_path(task), "logs"
