@@ -236,7 +236,13 @@ class Entry:
 
     def __call__(self, line: str, cell: str = "") -> object:
         """Do what the magic does with a line, and the cell below it, as all magics' options say."""
-        one, session = find(self.written), self._session()
+        try:
+            one, session = find(self.written), self._session()
+        except KeyboardInterrupt:  # while modules are imported, which the first one does
+            raise WaitInterrupted(
+                f"{self.written} was interrupted before it began, and did nothing; "
+                "run the cell again"
+            ) from None
         try:
             given = one.parser.read(line)
         except _HelpShown:

@@ -12,8 +12,9 @@ from docs.pages import magics
 from mwmagic import Cluster
 from mwmagic.cli import main, parser
 from mwmagic.client.arguments import choices, typed
-from mwmagic.errors import BadArguments
+from mwmagic.errors import BadArguments, WaitInterrupted
 from mwmagic.frameworks import FRAMEWORKS
+from mwmagic.magics import magic
 from mwmagic.magics.cluster import mw_cluster
 from mwmagic.magics.extension import CONFIGURABLE, MWMagic
 from mwmagic.magics.magic import NAMES, find
@@ -168,6 +169,19 @@ def test_a_value_without_its_option_is_refused_with_the_option(line, meant):
 def test_a_run_that_is_named_by_a_flag_is_refused_with_how_to_name_it():
     with pytest.raises(BadArguments, match="--run 1; did you mean RUN without a flag\\?"):
         find("%mw_export").parser.read("script --run 1")
+
+
+def test_ctrl_c_while_a_magic_is_imported_says_that_it_did_nothing(monkeypatch):
+    def pressed(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(magic, "find", pressed)
+    with pytest.raises(WaitInterrupted) as told:
+        magic.Entry("%mw_cluster", object)("2")
+    assert str(told.value) == (
+        "%mw_cluster was interrupted before it began, and did nothing; run the cell again"
+    )
+    assert told.value.__suppress_context__
 
 
 def test_every_magic_says_what_it_does():
