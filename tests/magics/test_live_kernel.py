@@ -487,4 +487,4 @@ def test_a_program_asks_while_it_is_waited_for(kernel):
     alone = kernel.client.execute(
         "%%mw_worker --wait\nbreakpoint()\n1", allow_stdin=False, stop_on_error=False
     )
-    assert "nobody could give it commands" in kernel.collect(alone).error
+    assert "nobody could type a command" in kernel.collect(alone).error
