@@ -487,6 +487,8 @@ def launch(
     tasks = [] if task is None else [str(find_task(task, cluster.tasks))]
     again = options.restarts if restarts is None else restarts
     what, text = _prepared(what, source, options.env, params, restarts=again)
+    if options.python is None:  # another one has packages of its own
+        check_installed(text)
     before, replaces = cluster.latest, options.replace if replace is None else replace
     if before is not None and (before.kept if what.keep else replaces and _is_going(before)):
         before.stop()
@@ -516,7 +518,6 @@ def _prepared(
     """
     launch = replace(launch, cwd=str(expanded(launch.cwd).resolve()))
     text = program_text(launch.path) if source is None else source
-    check_installed(text)
     if launch.keep and restarts:
         raise BadArguments(
             "restarts end the processes of a run that failed, and the processes to be kept are "

@@ -11,6 +11,7 @@ import pytest
 from accidents import LOST, agent, clients, had, kill, owned, worker
 from network import AHEAD_SECONDS
 from processes import children
+from pythons import program
 from training import trained
 
 from mwmagic import Cluster
@@ -92,6 +93,19 @@ ENTERS = (
     *("--time", "--monotonic", str(AHEAD_SECONDS), "--boottime", str(AHEAD_SECONDS), "--"),
     *("sh", "-c", 'hostname "$0" && exec "$@"', "{host}", "{python}", "-"),
 )
+
+
+@pytest.mark.slow
+def test_a_python_that_is_named_has_packages_of_its_own(cluster, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "torch.py").write_text("word = 'imported'")
+    python = program(tmp_path, f"export PYTHONPATH={own}")
+    words = ["env", "{python}", "-"]
+    one = cluster(1, engine="command", hosts=["localhost"], scheduler=words, python=python)
+    run = one.run("main.py", source="import torch\nprint(torch.word)")
+    run.wait(120)
+    assert run.logs(0) == b"imported\n"
 
 
 def hosts(lab):
