@@ -27,6 +27,16 @@ CPUS = 2
 GPUS = 2
 """What each node has of them, by its declaration."""
 
+AGENT_PORTS = [
+    f"--{name}-port={port}"
+    for port, name in enumerate(
+        ("dashboard-agent-grpc", "dashboard-agent-listen", "runtime-env-agent", "metrics-export"),
+        6500 + 10 * NUMBER,
+    )
+]
+"""Where a node's helpers listen. A node waits at most 30 s for helpers that choose their ports,
+in which a busy machine may not start them."""
+
 OWN = ("ray::", "/ray/", "ray.scripts")
 """Words in the commands of Ray's processes."""
 
@@ -67,7 +77,7 @@ class Rays:
 
     def start(self, name, address, *words, on=None):
         store = f"--object-store-memory={MEMORY_BYTES}"
-        node = ["start", f"--node-ip-address={address}", store, "--block", *words]
+        node = ["start", f"--node-ip-address={address}", store, "--block", *AGENT_PORTS, *words]
         command = [*RAY, *node, "--disable-usage-stats"]
         env = {key: value for key, value in os.environ.items() if key != LABEL}
         env |= {"RAY_memory_monitor_refresh_ms": "0"}
