@@ -291,7 +291,7 @@ def diagnose(exits: Sequence[Exit], options: Mapping[str, str] | None = None) ->
     guilty = _guilty(consequences, not_failed)
     silent = max(exits, key=lambda end: end.unanswered)
     if silent.unanswered >= UNANSWERED_SECONDS and (
-        guilty is None or (guilty.code != 0 and not guilty.stopped)
+        guilty is None or _may_be_cut_off(guilty, consequences)
     ):
         return _cut_off(silent, case)
     if guilty is None and (pair := _each_other(case)):
@@ -327,6 +327,15 @@ def _guilty(consequences: Sequence[Exit], not_failed: Sequence[Exit]) -> Exit | 
     named = [end for end in not_failed if end.task == name]
     early = [end for end in not_failed if end.code == 0 and end.time <= consequences[0].time]
     return next(iter([*named, *early]), None)
+
+
+def _may_be_cut_off(end: Exit, consequences: Iterable[Exit]) -> bool:
+    """Return whether a silent machine explains failures better than a task that did not fail."""
+    if end.code != 0:
+        return not end.stopped
+    # It had finished: the others may have missed its last words.
+    silent = any(_silence().search(text) for one in consequences for text in _texts(one))
+    return silent and end.unanswered >= UNANSWERED_SECONDS
 
 
 def _leader(exits: Iterable[Exit]) -> str:
@@ -435,6 +444,11 @@ PERMANENT = ("SyntaxError", "IndentationError", "TabError", "ImportError", "Modu
 @cache
 def _consequence() -> re.Pattern[str]:
     return either(lambda one: one.consequences, re.IGNORECASE)
+
+
+@cache
+def _silence() -> re.Pattern[str]:
+    return either(lambda one: one.silences)
 
 
 @cache

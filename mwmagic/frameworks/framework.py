@@ -150,6 +150,8 @@ class Framework:
         r"Broken pipe",
     )
     """Text of errors raised because another task is gone; case does not matter."""
+    silences: tuple[str, ...] = ()
+    """Text of such errors if the other task fell silent: one that ends closes its connections."""
     mismatches: tuple[str, ...] = ()
     """Text of errors, often of the same ones, that shows that the tasks do not fit together, so
     that the failure is the task's own.
@@ -242,6 +244,7 @@ class Xla(Framework):
         r"Error reported from /job:",
         r"\bUNAVAILABLE: ",
     )
+    silences: tuple[str, ...] = (r"unhealthy", r"stopped sending heartbeats")
     mismatches: tuple[str, ...] = (
         r"tried to connect with a different incarnation",
         r"expects a different device incarnation",

@@ -442,6 +442,10 @@ class Exits:
         )
         return self._guard.call("failure", g.FailureKind.PRIMARY, kind, end)
 
+    def look_again(self, link: Callable[[Exit], Exit]) -> None:
+        """Add what is known by now of the machines whose tasks finished before a failure."""
+        self._exits = [link(end) if end.code == 0 else end for end in self._exits]
+
     def forgive(self, task: Task, attempt: int) -> None:
         """Forget a failure that the gang survives: it explains no later one."""
         self._drop(str(task), attempt)

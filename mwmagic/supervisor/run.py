@@ -405,6 +405,7 @@ class ActiveRun:
         if end.failed and process is self._processes.of(process.task):
             if involves_others(end):
                 self._stalls.locate()
+            self._exits.look_again(self._linked)
             why = self._exits.add(self._with_link(process, end), gone=False)
             self.handle(self._ended_event(g.Failing, process, end, why))
 
@@ -424,10 +425,17 @@ class ActiveRun:
     def _exited(self, process: TaskProcess, end: Exit) -> None:
         if self._guard.call("failure", None, involves_others, end):
             self._stalls.locate()
+        if end.failed:
+            self._exits.look_again(self._linked)
         why = self._exits.add(self._with_link(process, end))
         self._session.exited(process)
         self._stalls.gone(process)
         self.handle(self._ended_event(g.Exited, process, end, why))
+
+    def _linked(self, end: Exit) -> Exit:
+        """Return an earlier end with what is known by now of the connection to its machine."""
+        found = [one for one in self._processes if str(one.task) == end.task]
+        return self._with_link(found[0], end) if found else end
 
     def _with_link(self, process: TaskProcess, end: Exit) -> Exit:
         """Return an end with what is known of the connection to its machine until then."""

@@ -131,6 +131,14 @@ def test_a_machine_that_did_not_answer_is_the_cause_of_consequences():
         assert headline(cause) == said
 
 
+def test_a_machine_that_fell_silent_as_its_task_finished_is_the_cause():
+    finished = end(1, 0, time=0.5, away="b", unanswered=1.6)
+    cause = diagnose([hurt(0, UNHEALTHY), finished])
+    assert (cause.task, cause.known, cause.consequences) == ("worker:1", "cut-off", ("worker:0",))
+    answered = replace(finished, unanswered=0.9)
+    assert diagnose([hurt(0, UNHEALTHY), answered]).symptom is Symptom.FINISHED_EARLY
+
+
 def test_a_machine_that_did_not_answer_is_not_the_cause_of_other_failures():
     late = {"away": "b", "unanswered": 3.0}
     assert diagnose([hurt(0), end(1, 0, time=0.5, **late)]).symptom is Symptom.FINISHED_EARLY
