@@ -414,11 +414,13 @@ class Exits:
         roles: Mapping[Task, g.Role],
         options: ClusterOptions,
         guard: Guard,
+        linked: Callable[[Exit], Exit],
     ) -> None:
         self._directory = directory
         self._auxiliary = {str(task) for task, role in roles.items() if role is g.Role.EVALUATOR}
         self._options = {name: str(getattr(options, name)) for name in _REMEDIAL}
         self._guard = guard
+        self._linked = linked
         self.setbacks: list[Setback] = []
         self._exits: list[Exit] = []
 
@@ -442,10 +444,6 @@ class Exits:
         )
         return self._guard.call("failure", g.FailureKind.PRIMARY, kind, end)
 
-    def look_again(self, link: Callable[[Exit], Exit]) -> None:
-        """Add what is known by now of the machines whose tasks finished before a failure."""
-        self._exits = [link(end) if end.code == 0 else end for end in self._exits]
-
     def forgive(self, task: Task, attempt: int) -> None:
         """Forget a failure that the gang survives: it explains no later one."""
         self._drop(str(task), attempt)
@@ -462,6 +460,8 @@ class Exits:
         """Return why an attempt failed; an evaluator is never the cause."""
         ended = [end for end in self._exits if end.attempt == attempt]
         decisive = [end for end in ended if end.task not in self._auxiliary]
+        # A machine may have fallen silent since its task finished.
+        decisive = [self._linked(end) if end.code == 0 else end for end in decisive]
         return self._guard.call("diagnosis", None, diagnose, decisive, self._options)
 
     def resumed(self, attempt: int, began: Reached | None) -> tuple[Setback, ...]:

@@ -78,7 +78,7 @@ class ActiveRun:
         self._note = self._report.note
         self._roles = roles = g.roles(options.members)
         self._comparison = Comparison()
-        self._exits = Exits(directory, roles, options, self._guard)
+        self._exits = Exits(directory, roles, options, self._guard, self._linked)
         self._processes = Processes(directory, pool, options, roles, self._guard)
         self._stalls = Stalls(
             self._processes, roles, options, directory, changed, guard=self._guard
@@ -405,7 +405,6 @@ class ActiveRun:
         if end.failed and process is self._processes.of(process.task):
             if involves_others(end):
                 self._stalls.locate()
-            self._exits.look_again(self._linked)
             why = self._exits.add(self._with_link(process, end), gone=False)
             self.handle(self._ended_event(g.Failing, process, end, why))
 
@@ -425,8 +424,6 @@ class ActiveRun:
     def _exited(self, process: TaskProcess, end: Exit) -> None:
         if self._guard.call("failure", None, involves_others, end):
             self._stalls.locate()
-        if end.failed:
-            self._exits.look_again(self._linked)
         why = self._exits.add(self._with_link(process, end))
         self._session.exited(process)
         self._stalls.gone(process)
@@ -434,15 +431,14 @@ class ActiveRun:
 
     def _linked(self, end: Exit) -> Exit:
         """Return an earlier end with what is known by now of the connection to its machine."""
-        found = [one for one in self._processes if str(one.task) == end.task]
-        return self._with_link(found[0], end) if found else end
+        return self._with_link(self._processes.named(end.task), end)
 
     def _with_link(self, process: TaskProcess, end: Exit) -> Exit:
         """Return an end with what is known of the connection to its machine until then."""
         since = max(process.began, end.time - LINK_SECONDS)
-        seconds = self._pool.node(process.task).channel.lease.latest(since)
-        away = self._pool.node(process.task).away
-        return replace(end, unanswered=seconds, away=away) if seconds and away else end
+        node = self._pool.node(process.task)
+        seconds = node.channel.lease.latest(since)
+        return replace(end, unanswered=seconds, away=node.away) if seconds and node.away else end
 
     def _ended_event(
         self, kind: type[g.Exited], process: TaskProcess, end: Exit, why: g.FailureKind
