@@ -289,10 +289,10 @@ class Processes:
 
     def dump(self, process: TaskProcess) -> None:
         """Have a process write its stack."""
-        channel = self._pool.node(process.task).channel
-        file = self._pool.node(process.task).disk.there(str(process.paths.stacks))
+        node = self._pool.node(process.task)
+        file = node.disk.there(str(process.paths.stacks))
         number = variables.STACKS_SIGNAL
-        channel.send("ask", process=self.key(process), signal=number, file=file)
+        node.channel.send("ask", process=self.key(process), signal=number, file=file)
 
 
 def _unnamed(took: Mapping[str, float], preload: Sequence[str]) -> dict[str, float]:
