@@ -42,11 +42,10 @@ def check_plain(body: str) -> None:
     try:
         ast.parse(body)
     except SyntaxError as error:
-        line = error.lineno or 1
-        text = body.splitlines()[line - 1].strip() if body else ""
+        text = _line_of(error, body)
         if _is_ipython(text):
             raise BadArguments(
-                f"line {line + 1} of the cell, `{text[:100]}`, is IPython's and not Python's, and "
+                f"{_place(error, text)}, is IPython's and not Python's, and "
                 f"workers run the cell as plain Python; {_instead(text)}"
             ) from None
     except ValueError:
@@ -58,14 +57,23 @@ def check_compiles(body: str) -> None:
     try:
         compile(body, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
-        line = error.lineno or 1
-        text = body.splitlines()[line - 1].strip() if body else ""
+        place = _place(error, _line_of(error, body))
         raise BadArguments(
-            f"line {line + 1} of the cell, `{text[:100]}`: {type(error).__name__}: {error.msg}; "
+            f"{place}: {type(error).__name__}: {error.msg}; "
             "the interpreters of live cells were not started"
         ) from None
     except ValueError:
         pass  # a null byte, which the workers report
+
+
+def _line_of(error: SyntaxError, body: str) -> str:
+    """Return the line of a body that an error is about."""
+    return body.splitlines()[(error.lineno or 1) - 1].strip() if body else ""
+
+
+def _place(error: SyntaxError, text: str) -> str:
+    """Say which line of the cell, whose first is the magic, an error is about."""
+    return f"line {(error.lineno or 1) + 1} of the cell, `{text[:100]}`"
 
 
 def parted(body: str) -> tuple[str, str]:
