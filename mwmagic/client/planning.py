@@ -364,6 +364,6 @@ def _code(sweep: Sweep, given: argparse.Namespace) -> str:
     if today != recorded and not given.code and (others := sweep.left()):
         raise BadArguments(
             f"{changed}, and {counted(len(others), 'other trial')} would run with it too: add "
-            "--code today for that, or run them with --resume --code recorded first"
+            "--code today for that, or run the rest with --resume --code recorded first"
         )
     return today

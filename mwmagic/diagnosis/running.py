@@ -35,8 +35,8 @@ REMARKS = (
         "outside-scope",
         "A model outside the strategy's scope",
         "The code created a MultiWorkerMirroredStrategy, and trained a model that was created "
-        "outside `strategy.scope()`: each worker trained a model of its own, and the others do not "
-        "have what it learned.",
+        "outside `strategy.scope()`: each worker trained a model of its own, and learned nothing "
+        "from the others.",
         "create and compile the model below `with strategy.scope():`; if each worker is to train "
         "one of its own, nothing is wrong",
         TUTORIAL,
